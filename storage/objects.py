@@ -1,0 +1,86 @@
+"""The object store: the one interface everything durable goes through (docs/protocol.md §1).
+
+Strongly consistent single-object operations, nothing that spans two objects. Keys are `/`-separated segments of the
+safe alphabet `[A-Za-z0-9._~=-]`, no segment empty, `.` or `..`; the stores refuse others. A write has three answers:
+stored, refused by its condition, or *unknown* (the reply was lost): the last is `StoreUnavailable`, and the caller
+finds out by reading again, which is why every body of the protocol carries a write id of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+from core.errors import ArchmaxError
+
+
+class StoreUnavailable(ArchmaxError):
+    """The store did not answer, or answered that it cannot now. A write may or may not have happened."""
+
+    code: ClassVar[str] = "store-unavailable"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, operation: str, key: str, problem: str) -> None:
+        super().__init__(operation, key, problem)
+        self.operation, self.key, self.problem = operation, key, problem
+
+    def __str__(self) -> str:
+        return f"object store: {self.operation} {self.key!r}: {self.problem}"
+
+
+class InvalidKey(ArchmaxError):
+    """A key outside the safe alphabet: a bug of the caller, found before the store is asked."""
+
+    code: ClassVar[str] = "invalid-key"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"object key {self.key!r} has an empty, '.' or '..' segment or a character outside [A-Za-z0-9._~=-]"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """`etag` names this content at this key; `modified_ms` is the store's own clock, epoch milliseconds."""
+
+    body: bytes
+    etag: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    key: str
+    size: int
+    modified_ms: int
+
+
+@runtime_checkable
+class ObjectStore(Protocol):
+    """Asynchronous, safe for concurrent use by many tasks of one event loop."""
+
+    async def get(self, key: str) -> StoredObject | None:
+        """The object, or None. Raises: `StoreUnavailable`."""
+        ...
+
+    async def put(
+        self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
+        """Write; at most one condition. Returns the new etag, or None when the condition did not hold.
+
+        `if_match` on a missing key does not hold. Raises: `StoreUnavailable` when the outcome is unknown.
+        """
+        ...
+
+    def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ListedObject]:
+        """Every object whose key starts with `prefix` and sorts after `after`, in key order, page by page."""
+        ...
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Remove; missing keys are fine. One request per 1,000 keys on S3."""
+        ...
+
+    async def close(self) -> None: ...
