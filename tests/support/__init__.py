@@ -1,0 +1,1 @@
+"""Real parts shared by tests: servers, stores, worker processes, model scripts."""
