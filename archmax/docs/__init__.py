@@ -1,0 +1,1 @@
+"""Manual pages that are generated from the code, so that they cannot go stale."""

@@ -1,0 +1,1 @@
+"""A fleet on this machine: an embedded Redis and the processes of `archmax up`."""
