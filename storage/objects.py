@@ -1,9 +1,11 @@
 """The object store: the one interface everything durable goes through (docs/protocol.md §1).
 
 Strongly consistent single-object operations, nothing that spans two objects. Keys are `/`-separated segments of the
-safe alphabet `[A-Za-z0-9._~=-]`, no segment empty, `.` or `..`; the stores refuse others. A write has three answers:
-stored, refused by its condition, or *unknown* (the reply was lost): the last is `StoreUnavailable`, and the caller
-finds out by reading again, which is why every body of the protocol carries a write id of its own.
+safe alphabet `[A-Za-z0-9._~=-]`, no segment empty, `.` or `..`, none longer than 255 bytes; no key is the folder of
+another (`a` and `a/b`). The stores refuse others. A write has three answers: stored, refused by its condition, or
+*unknown* (the reply was lost). A store settles the last itself where it can, by reading the key again and comparing
+bytes, which is why every body of the protocol carries a write id of its own; it says so by returning an
+`EtagAfterLoss`. Where it cannot, it raises `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -29,17 +31,47 @@ class StoreUnavailable(ArchmaxError):
         return f"object store: {self.operation} {self.key!r}: {self.problem}"
 
 
+class StoreConfigurationError(ArchmaxError):
+    """The store cannot work as it is set up (bucket, credentials, permissions, clock); trying again will not help.
+
+    A write that raises it did not happen.
+    """
+
+    code: ClassVar[str] = "store-configuration"
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(store, problem)
+        self.store, self.problem = store, problem
+
+    def __str__(self) -> str:
+        return f"object store {self.store}: {self.problem}"
+
+
 class InvalidKey(ArchmaxError):
-    """A key outside the safe alphabet: a bug of the caller, found before the store is asked."""
+    """A key the store cannot hold: a bug of the caller, found before anything is written."""
 
     code: ClassVar[str] = "invalid-key"
 
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    def __init__(
+        self,
+        key: str,
+        problem: str = "has an empty, '.', '..' or overlong segment or a character outside [A-Za-z0-9._~=-]",
+    ) -> None:
+        super().__init__(key, problem)
+        self.key, self.problem = key, problem
 
     def __str__(self) -> str:
-        return f"object key {self.key!r} has an empty, '.' or '..' segment or a character outside [A-Za-z0-9._~=-]"
+        return f"object key {self.key!r} {self.problem}"
+
+
+class EtagAfterLoss(str):
+    """The etag of a conditional write that is there, but whose first reply was lost.
+
+    In the meantime others may have acted on the object, or removed it: whoever gets this MUST read the head again
+    and find its own claim there before going on (docs/protocol.md §1).
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +103,9 @@ class ObjectStore(Protocol):
     ) -> str | None:
         """Write; at most one condition. Returns the new etag, or None when the condition did not hold.
 
-        `if_match` on a missing key does not hold. Raises: `StoreUnavailable` when the outcome is unknown.
+        `if_match` on a missing key does not hold. An etag may be a digest of the body: equal bodies, equal etags.
+        Returns `EtagAfterLoss` when the write was found stored after a lost reply.
+        Raises: `StoreUnavailable` when the outcome is unknown; `ValueError` for two conditions.
         """
         ...
 

@@ -1,0 +1,349 @@
+"""The object store in a directory: one file per object, safe among any number of processes of one machine.
+
+* A file is written whole under `@tmp/`, then appears under its key in one step: by `link`, which refuses an existing
+  name (create if absent), or by `rename` (replace). Readers never see a part of a body.
+* What depends on the object that is there (replace, delete) holds one of a few lock files under `@locks/`.
+* `fsync=True` (the default): a write that was answered survives a power cut, its folders included. Removals are not
+  forced to disk: one that comes back is removed again by whoever tidies.
+* Folders come with the first object in them and go with the last. Names outside the key alphabet are not ours and
+  never listed, so people's files may lie beside the objects.
+
+With `fsync` all work is done in a few threads. Without it, creating and reading small files is done in place: 50 to
+100 us, less than passing them to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import os
+import stat
+import time
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+from storage.filelock import exclusive, waited
+from storage.keys import check_key, check_prefix, content_etag, encode_segment, is_segment
+from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
+
+T = TypeVar("T")
+
+#: Outside the alphabet of keys, so no object ever lies there.
+_TEMPORARY = "@tmp"
+_LOCKS = "@locks"
+_LOCK_STRIPES = 64
+_PAGE = 1000
+_INLINE_BYTES = 64 * 1024
+#: A temporary file is linked within moments; one this old was left by a crash.
+_ABANDONED_SECONDS = 3600
+#: Folders this process knows to be on disk. Forgotten when there are more.
+_REMEMBERED_FOLDERS = 10_000
+#: How often a write may find its folder just removed before something else is wrong.
+_FOLDER_TRIES = 100
+_THREADS = 4
+
+#: The file system says no, and will say so again.
+_CONFIGURATION = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "the file system refuses this (it must support hard links)",
+    errno.EROFS: "the file system is read-only",
+    errno.EOPNOTSUPP: "the file system does not support hard links",
+    errno.EMLINK: "the file system does not support hard links",
+}
+
+
+class DirectoryStore:
+    """Objects under `root`, which is created by the first write."""
+
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
+        self.root = Path(root).absolute()
+        self._fsync = fsync
+        self._durable: set[Path] = set()
+        self._swept = False
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="directory-store")
+        #: operations served, by name (`list` counts pages)
+        self.requests: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"DirectoryStore({str(self.root)!r})"
+
+    async def get(self, key: str) -> StoredObject | None:
+        path = self._path(key)
+        self.requests["get"] += 1
+        if not self._fsync:
+            small = self._translated("get", key, lambda: _read(path, at_most=_INLINE_BYTES))
+            if small is not _TOO_BIG:
+                return small
+        return await self._in_thread("get", key, lambda: _read(path))
+
+    async def put(
+        self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
+        path = self._path(key)
+        if if_absent and if_match is not None:
+            raise ValueError("a write takes one condition: if_absent or if_match")
+        self.requests["put"] += 1
+        if not if_absent:
+            return await self._in_thread("put", key, lambda: self._replace(key, path, body, if_match))
+        if self._fsync or len(body) > _INLINE_BYTES:
+            return await self._in_thread("put", key, lambda: self._create(key, path, body))
+        return self._translated("put", key, lambda: self._create(key, path, body))
+
+    async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ListedObject]:
+        check_prefix(prefix)
+        found = self._walk(prefix[: prefix.rfind("/") + 1], prefix, check_prefix(after or ""))
+        while True:
+            self.requests["list"] += 1
+            page = await self._in_thread("list", prefix, lambda: list(itertools.islice(found, _PAGE)))
+            for item in page:
+                yield item
+            if len(page) < _PAGE:
+                return
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        paths = {key: self._path(key) for key in keys}
+        if paths:
+            self.requests["delete"] += 1
+            await self._in_thread("delete", next(iter(paths)), lambda: self._remove(paths))
+
+    async def close(self) -> None:
+        self._pool.shutdown(wait=False)
+
+    def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Hold `name` (any text, such as a session id) among all processes on this directory.
+
+        Raises: `storage.filelock.LockHeld` at once, on entering.
+        """
+        return exclusive(self.root / _LOCKS / "held" / encode_segment(name))
+
+    # Where things are
+
+    def _path(self, key: str) -> Path:
+        return self.root / check_key(key)
+
+    def _lock(self, stripe: int) -> Path:
+        return self.root / _LOCKS / f"{stripe:02}"
+
+    # What runs in a thread
+
+    def _create(self, key: str, path: Path, body: bytes) -> str | None:
+        temporary = self._write_temporary(body)
+        try:
+            self._appear(key, path, lambda: os.link(temporary, path))
+        except FileExistsError:
+            if path.is_dir():
+                raise InvalidKey(key, "is the folder of other objects") from None
+            return None
+        finally:
+            _unlink(temporary)
+        return content_etag(body)
+
+    def _replace(self, key: str, path: Path, body: bytes, if_match: str | None) -> str | None:
+        temporary = self._write_temporary(body)
+        try:
+            with waited(self._lock(_stripe(key))):
+                if if_match is not None:
+                    current = _read(path)
+                    if current is None or current.etag != if_match:
+                        return None
+                self._appear(key, path, lambda: os.rename(temporary, path))
+        except IsADirectoryError:
+            raise InvalidKey(key, "is the folder of other objects") from None
+        finally:
+            _unlink(temporary)
+        return content_etag(body)
+
+    def _appear(self, key: str, path: Path, step: Callable[[], None]) -> None:
+        """Do `step`, which makes the file `path` appear; make its folder first if it is not there."""
+        for _ in range(_FOLDER_TRIES):
+            try:
+                step()
+                break
+            except FileNotFoundError:  # no folder yet, or it went with the last object of another's delete
+                self._durable.discard(path.parent)
+                _make_folder(key, path.parent)
+            except NotADirectoryError as error:
+                raise InvalidKey(key, "lies below an object") from error
+        else:
+            raise StoreUnavailable("put", key, "its folder is removed again and again")
+        if self._fsync:
+            self._sync_folders(path.parent)
+
+    def _sync_folders(self, folder: Path) -> None:
+        """Force the entry in `folder` to disk, and each folder above it that this process has not seen there."""
+        _sync(folder)
+        if folder in self._durable:
+            return
+        if len(self._durable) >= _REMEMBERED_FOLDERS:
+            self._durable.clear()
+        while folder not in self._durable:
+            above = folder.parent
+            with contextlib.suppress(PermissionError):  # what holds the root may be another user's
+                _sync(above)
+            self._durable.add(folder)
+            if folder == self.root:
+                return
+            folder = above
+
+    def _write_temporary(self, body: bytes) -> Path:
+        folder = self.root / _TEMPORARY
+        if not self._swept:
+            self._swept = True
+            _remove_abandoned(folder)
+        path = folder / uuid.uuid4().hex
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, flags, 0o666)
+        try:
+            rest = memoryview(body)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if self._fsync:
+                os.fsync(descriptor)
+        except BaseException:
+            _unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return path
+
+    def _remove(self, paths: dict[str, Path]) -> None:
+        if not self.root.is_dir():
+            return
+        by_stripe: dict[int, list[Path]] = {}
+        for key, path in paths.items():
+            by_stripe.setdefault(_stripe(key), []).append(path)
+        for stripe, removals in by_stripe.items():
+            with waited(self._lock(stripe)):
+                for path in removals:
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                        path.unlink()
+                        self._prune(path.parent)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove `folder` and those above it that are empty; a write that needs one makes it again."""
+        while folder != self.root:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            self._durable.discard(folder)
+            folder = folder.parent
+
+    def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ListedObject]:
+        """Objects below `folder` ("" or ending in `/`) in key order; holds the names of one folder per level."""
+        entries: list[tuple[str, os.DirEntry[str]]] = []
+        try:
+            with os.scandir(self.root / folder) as scan:
+                for entry in scan:
+                    if is_segment(entry.name):
+                        is_folder = entry.is_dir(follow_symlinks=False)
+                        entries.append((f"{folder}{entry.name}{'/' if is_folder else ''}", entry))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        # With its slash a folder sorts where its objects do: `a-b` < `a/x` < `a0`.
+        entries.sort(key=lambda pair: pair[0])
+        for key, entry in entries:
+            if key.endswith("/"):
+                if not (key.startswith(prefix) or prefix.startswith(key)):
+                    continue
+                if key > after or after.startswith(key):
+                    yield from self._walk(key, prefix, after)
+            elif key.startswith(prefix) and key > after and entry.is_file(follow_symlinks=False):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # deleted meanwhile
+                    continue
+                yield ListedObject(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    # How it gets there
+
+    async def _in_thread(self, operation: str, key: str, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._translated, operation, key, work)
+
+    def _translated(self, operation: str, key: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OSError as error:
+            if error.errno in _CONFIGURATION:
+                reason = f"{operation} {key!r}: {_CONFIGURATION[error.errno]}"
+                raise StoreConfigurationError(str(self.root), reason) from error
+            raise StoreUnavailable(operation, key, error.strerror or type(error).__name__) from error
+
+
+#: Stands for a file that is not to be read in place.
+_TOO_BIG = StoredObject(b"", "", -1)
+
+
+def _read(path: Path, *, at_most: int | None = None) -> StoredObject | None:
+    """The file as an object, None if there is none, `_TOO_BIG` if it is larger than `at_most` bytes."""
+    try:
+        # Neither a symbolic link nor a pipe is anybody's object, and a pipe must not make us wait.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if at_most is not None and status.st_size > at_most:
+            return _TOO_BIG
+        parts: list[bytes] = []
+        while part := os.read(descriptor, max(status.st_size, 1) + 1):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    body = b"".join(parts)
+    return StoredObject(body, content_etag(body), status.st_mtime_ns // 1_000_000)
+
+
+def _make_folder(key: str, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # a folder above it went again; the caller tries once more
+        return
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidKey(key, "lies below an object") from error
+
+
+def _stripe(key: str) -> int:
+    return zlib.crc32(key.encode("ascii")) % _LOCK_STRIPES
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what crashed writers left."""
+    oldest = time.time() - _ABANDONED_SECONDS
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as scan:
+        for entry in scan:
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    _unlink(folder / entry.name)
