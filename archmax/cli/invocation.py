@@ -1,0 +1,177 @@
+"""One accepted command line: what the body of a command is given.
+
+Settles what depends on the workspace: the root, which workflow is meant (07 §3.1), and that every session id and
+JSON option can be used. Everything wrong here is a usage error, found before anything is assembled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from archmax.cli.parser import Line, UsageError, assign
+
+if TYPE_CHECKING:
+    from core.jsontext import JsonObject
+
+#: first segments of a session's own folder, which no session id may begin with (01 §1 rule 7)
+RESERVED_SESSION_ROOTS = (
+    "scratchpad",
+    "large_tool_results",
+    "conversation_history",
+    "checkpoints",
+    "artifacts",
+    "_specs",
+)
+#: first segments of the conventional mounts (07 §1)
+CONVENTIONAL_MOUNTS = ("skills", ".platform", "AGENTS.md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """`arguments` and `options` hold what was given, by name; `json` the options that are JSON objects.
+
+    `workflows` are the slugs of the root, sorted; `workflow` is the one that is meant, existing or not.
+    """
+
+    line: Line
+    root: Path
+    workflow: str | None
+    workflows: tuple[str, ...]
+    arguments: Mapping[str, str]
+    out: TextIO
+    err: TextIO
+    json: Mapping[str, JsonObject] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return self.line.values
+
+    def flag(self, name: str) -> bool:
+        return name in self.line.flags
+
+    def slug(self) -> str:
+        """The workflow of a command that has one."""
+        if self.workflow is None:
+            raise LookupError(f"{self.line.command.name} has no workflow")
+        return self.workflow
+
+    def hint_options(self, *, workflow: bool = True) -> tuple[str, ...]:
+        """What a printed command line needs to mean the same place: `--root`, and `--workflow` where it is not inferred."""
+        words: list[str] = []
+        if "root" in self.options:
+            words += ["--root", self.options["root"]]
+        if workflow and self.workflow is not None and len(self.workflows) != 1:
+            words += ["--workflow", self.workflow]
+        return tuple(words)
+
+
+def workflows_of(root: Path) -> tuple[str, ...]:
+    """The slugs of the root's workflows, sorted: directories under `workflows/` that hold a `workflow.yaml`."""
+    try:
+        entries = list((root / "workflows").iterdir())
+    except OSError:
+        return ()
+    return tuple(sorted(entry.name for entry in entries if (entry / "workflow.yaml").is_file()))
+
+
+def root_of(line: Line) -> Path:
+    """The absolute root. Raises: `UsageError` when `--root` is no directory."""
+    given = line.values.get("root", ".")
+    root = Path(given).absolute()
+    try:
+        usable = root.is_dir()
+    except ValueError:  # a null byte
+        usable = False
+    if not usable:
+        raise UsageError(f"option '--root': {given!r} is no directory", line.command)
+    return root.resolve()
+
+
+def settle(line: Line, root: Path, out: TextIO, err: TextIO) -> Invocation:
+    """Everything about `line` that can be known before its command starts. Raises: `UsageError`."""
+    command = line.command
+    json_values = {
+        option.key: _json_object(line, option.name, line.values[option.key])
+        for option in command.options
+        if option.kind == "json" and option.key in line.values
+    }
+    workflows = workflows_of(root) if command.workflow else ()
+    workflow, words = _choose(line, workflows)
+    arguments = assign(command, words, skip=1 if command.workflow == "argument" else 0)
+    for name, value in [(a.name, arguments.get(a.name)) for a in command.arguments if a.session]:
+        _check_session_id(line, name, value)
+    for option in command.options:
+        if option.session:
+            _check_session_id(line, option.name, line.values.get(option.key))
+    if command.workflow == "option":
+        workflow = line.values.get("workflow") or _only(line, workflows)
+    return Invocation(
+        line=line,
+        root=root,
+        workflow=workflow,
+        workflows=workflows,
+        arguments=arguments,
+        json=json_values,
+        out=out,
+        err=err,
+    )
+
+
+def _choose(line: Line, workflows: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The workflow named by the first argument or inferred, and the other words (07 §3.1)."""
+    command, words = line.command, line.words
+    if command.workflow != "argument":
+        return None, words
+    if words and words[0] in workflows:
+        return words[0], words[1:]
+    if len(workflows) == 1 and (not words or command.adopts_words):
+        return workflows[0], words
+    if not words or (command.name == "run" and len(words) == 1):
+        return _only(line, workflows), words
+    return words[0], words[1:]
+
+
+def _only(line: Line, workflows: Sequence[str]) -> str:
+    if len(workflows) == 1:
+        return workflows[0]
+    listed = ", ".join(workflows) if workflows else "this root has none"
+    raise UsageError(f"workflow is required; {listed}", line.command)
+
+
+def _json_object(line: Line, name: str, text: str) -> JsonObject:
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "too deep"
+        raise UsageError(f"option {name!r} is not JSON: {detail}", line.command) from None
+    if not isinstance(value, dict):
+        raise UsageError(f"option {name!r} must be a JSON object", line.command)
+    return value
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _check_session_id(line: Line, name: str, session_id: str | None) -> None:
+    """Refuse an id no session can have (01 §1 rule 7)."""
+    if session_id is None:
+        return
+    segments = session_id.lstrip("/").split("/")
+    reason = None
+    if segments == [""]:
+        reason = "it is empty"
+    elif ".." in segments:
+        reason = "'..' is no part of an id"
+    elif segments[0] in RESERVED_SESSION_ROOTS:
+        reason = f"{segments[0]!r} is a reserved name"
+    elif segments[0] in CONVENTIONAL_MOUNTS:
+        reason = f"{segments[0]!r} is a mount"
+    elif "\0" in session_id:
+        reason = "it holds a null byte"
+    if reason:
+        raise UsageError(f"session id {session_id!r} cannot be used: {reason}", line.command)
