@@ -35,11 +35,13 @@ def literal_prefix(pattern: str) -> str:
 
     Canonical, empty when the pattern reaches from the root. A pattern without wildcard is its own prefix.
     """
-    text = pattern.lstrip("/")
-    found = _WILDCARD.search(text)
-    if found is None:
-        return canonical(text).text
-    return canonical(text[: found.start()].rpartition("/")[0]).text
+    return canonical(path_prefix(pattern)).text
+
+
+def path_prefix(pattern: str) -> str:
+    """The text a file pattern starts with before any wildcard, whole folders only; `..` is kept for the caller to apply."""
+    found = _WILDCARD.search(pattern)
+    return pattern if found is None else pattern[: found.start()].rpartition("/")[0]
 
 
 def glob_problem(pattern: str) -> str | None:

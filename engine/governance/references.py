@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from core.jsontext import Json
@@ -182,7 +181,6 @@ def resolve_glob(pattern: str, variables: Variables) -> str | Unresolved:
     return _expand(pattern, variables, escape_glob) if "${{" in pattern else pattern
 
 
-@lru_cache(maxsize=4_096)
 def has_reference(text: str) -> bool:
     """Whether `text` holds a span to replace, an escaped one included."""
     return _SPAN.search(text) is not None

@@ -1,0 +1,90 @@
+"""How long one decision takes: µs per call, median and 99th percentile, over workflows of growing size.
+
+Run: `.venv/bin/python -m bench.kernel_decision`
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine.governance.kernel import ToolCall, decide
+from engine.governance.machine import Machine, SkillBundle, compile_machine
+from engine.governance.zones import MountPrefixes
+from engine.spec.model import MountGrant, Spec, State, ToolEntry, Transition
+
+_ROUNDS: Final = 400
+_CALLS: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
+    ("read_file", {"file_path": "notices/west/a.md"}),
+    ("write_file", {"file_path": "notices/north/a.md"}),
+    ("write_file", {"file_path": "scratchpad/a.md"}),
+    ("copy_file", {"source": "scratchpad/a", "destination": "ledger/2024/a"}),
+    ("read_file", {"file_path": "skills/tides/SKILL.md"}),
+    ("post_notice", {"berth": "north", "body": "text"}),
+    ("archmax_advance", {"to": "s1", "reason": "done"}),
+    ("grep", {"pattern": "x", "path": "notices"}),
+    ("remove_file", {"file_path": "checkpoints/c"}),
+)
+
+
+def build(states: int) -> Machine:
+    """A workflow with guards, references, denials, a mount and skills in every state."""
+    spec = Spec(
+        slug="harbour",
+        states={
+            f"s{index}": State(
+                slug=f"s{index}",
+                tools_allow=(
+                    ToolEntry("write_file", paths=("notices/${{berth}}/**", f"logs/{index}/*.md")),
+                    ToolEntry("post_notice", args={"berth": ("${{berth}}", "{east,west}")}),
+                ),
+                tools_forbid=(ToolEntry("grep"),),
+                mounts_allow=(MountGrant("ledger", "read_write"),),
+                transitions=(Transition(f"s{(index + 1) % states}"),),
+            )
+            for index in range(states)
+        },
+        tools_forbid_always=(ToolEntry("*", paths=("vault/**", "**/*.pem")),),
+        skills_allow_always=("tides",),
+    )
+    return compile_machine(
+        spec,
+        mounts=MountPrefixes(
+            ("skills", "ledger"), ("AGENTS.md",), frozenset({"ledger"}), frozenset({"ledger"})
+        ),
+        skills=[SkillBundle(slug, f"skills/{slug}") for slug in ("tides", "fees", "berths")],
+    )
+
+
+def measure(machine: Machine) -> list[float]:
+    """Microseconds of each decision."""
+    variables = {"berth": "north", "trigger": "manual"}
+    slugs = tuple(machine.states)
+    took: list[float] = []
+    for turn in range(_ROUNDS):
+        state = slugs[turn * 7 % len(slugs)]
+        for tool, args in _CALLS:
+            call = ToolCall(state, tool, args)
+            start = time.perf_counter_ns()
+            decide(machine, call, variables=variables)
+            took.append((time.perf_counter_ns() - start) / 1_000)
+    return took
+
+
+def main() -> None:
+    for states in (10, 100, 1_000):
+        start = time.perf_counter()
+        machine = build(states)
+        compiled_ms = (time.perf_counter() - start) * 1_000
+        took = sorted(measure(machine))
+        p99 = took[int(len(took) * 0.99)]
+        print(
+            f"{states:>5} states: median {statistics.median(took):6.1f} µs, p99 {p99:6.1f} µs "
+            f"({len(took)} decisions; compiled in {compiled_ms:.1f} ms)"
+        )
+
+
+if __name__ == "__main__":
+    main()
