@@ -48,9 +48,11 @@ def bash() -> str:
         [
             "# bash completion for archmax",
             "_archmax_slugs() {",
-            "  local file",
+            "  local file slug",
             "  for file in workflows/*/workflow.yaml; do",
-            '    [ -e "$file" ] && file=${file#workflows/} && printf "%s\\n" "${file%/workflow.yaml}"',
+            "    slug=${file#workflows/} slug=${slug%/workflow.yaml}",
+            "    # compgen -W expands its words: a name that is more than a plain word is never offered",
+            '    case "$slug" in *[!A-Za-z0-9._-]*|"*") ;; *) printf "%s\\n" "$slug" ;; esac',
             "  done",
             "}",
             "_archmax() {",

@@ -74,20 +74,20 @@ class Hints:
     options: tuple[str, ...] = ()
 
     def _line(self, command: str, *words: str) -> str:
-        line = f"archmax {command} {shlex.quote(one_line(self.session_id))}"
-        return " ".join([line, *words, *map(shlex.quote, self.options)])
+        start = ("archmax", command, shlex.quote(one_line(self.session_id)))
+        return " ".join([*start, *words, *map(shlex.quote, self.options)])
 
     def decide(self, targets: Sequence[str]) -> list[str]:
         """One line per target, so that each works as printed once the bracket is filled in or left away."""
         return [
-            self._line("decide", "--to", shlex.quote(one_line(to))) + ' [--comment "why"]' for to in targets
+            self._line("decide", "--to", shlex.quote(one_line(to)), '[--comment "why"]') for to in targets
         ]
 
     def reply(self) -> str:
         return self._line("reply", '"<message>"')
 
-    def deliver(self, trigger: str = "<id>") -> str:
-        return self._line("deliver", "--trigger", trigger) + " [--variables '{…}']"
+    def deliver(self) -> str:
+        return self._line("deliver", "--trigger", "<id>", "[--variables '{…}']")
 
 
 def park_lines(

@@ -1,0 +1,143 @@
+"""The real command in processes of its own; each start costs, so a test asks more than one thing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from archmax.cli.completion import SCRIPTS
+from archmax.cli.help import command_help, program_help
+from archmax.cli.table import COMMANDS
+from tests.support.command import archmax, command_environment, write_workflows
+
+USAGE_ERRORS: list[tuple[tuple[str, ...], list[str]]] = [
+    (("hello there",), ["unknown command 'hello there'", "archmax help"]),
+    (("help", "bogus"), ["unknown command 'bogus'"]),
+    (("help", "run", "now"), ["unexpected argument 'now'"]),
+    (("run", "hi", "--bogus"), ["--bogus"]),
+    (("run", "hi", "--trigger"), ["--trigger"]),
+    (("test", "--json=yes"), ["--json"]),
+    (("decide", "s1"), ["--to"]),
+    (("reply", "s1", " "), ["message"]),
+    (("run", "shop", " "), ["prompt"]),
+    (("run", "shop"), ["prompt"]),
+    (("sessions", "a", "b"), ["unexpected argument 'b'"]),
+    (("run", "hi", "--variables", "[]"), ["--variables", "JSON"]),
+    (("sessions", "../up"), ["'../up'", "'..'"]),
+    (("run", "hi", "--session", "_specs/x"), ["'_specs/x'"]),
+    (("sessions", "--root", "nowhere"), ["--root", "'nowhere'"]),
+]
+
+
+def test_a_usage_error_is_one_line_on_stderr_and_exit_2(tmp_path: Path):
+    """07 §2, §3: never a usage dump, never a traceback, no header."""
+    write_workflows(tmp_path, "shop")
+    with ThreadPoolExecutor(2) as pool:
+        pending = [pool.submit(archmax, *argv, cwd=tmp_path) for argv, _ in USAGE_ERRORS]
+    runs = [future.result() for future in pending]
+    for (argv, words), run in zip(USAGE_ERRORS, runs, strict=True):
+        assert (run.returncode, run.stdout) == (2, ""), argv
+        assert run.stderr.count("\n") == 1, argv
+        assert run.stderr.startswith("Error: "), argv
+        assert "(try: archmax " in run.stderr, argv
+        for word in words:
+            assert word in run.stderr, argv
+
+
+def test_no_command_shows_the_help_on_stderr_and_says_that_one_is_required(tmp_path: Path):
+    """07 §3."""
+    run = archmax(cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith(program_help())
+    assert "a command is required" in run.stderr.splitlines()[-1]
+
+
+def test_help_is_on_stdout_and_nothing_else_is_anywhere(tmp_path: Path):
+    """07 §9: four spellings; §5: no header."""
+    (tmp_path / ".env").write_text("broken line\n")
+    spellings = {
+        ("help",): program_help(),
+        ("--help",): program_help(),
+        ("help", "decide"): command_help(next(c for c in COMMANDS if c.name == "decide")),
+        ("decide", "--help", "--bogus"): command_help(next(c for c in COMMANDS if c.name == "decide")),
+    }
+    for argv, text in spellings.items():
+        run = archmax(*argv, cwd=tmp_path)
+        assert (run.returncode, run.stdout, run.stderr) == (0, text, ""), argv
+
+
+def test_help_names_every_argument_and_option_of_its_command():
+    """07 §9: generated from the command table."""
+    for command in COMMANDS:
+        text = command_help(command)
+        for name in [
+            *(a.name for a in command.arguments),
+            *(o.name for o in command.options),
+            "--root",
+            "--help",
+        ]:
+            assert name in text
+        assert command.name in program_help()
+
+
+def test_help_imports_neither_the_engine_nor_anything_heavy(tmp_path: Path):
+    """`archmax help` answers at once because it loads next to nothing."""
+    script = (
+        "import sys; from archmax.cli.main import main; main(['help']); "
+        "heavy = {'asyncio', 'pydantic', 'langchain_core', 'celery', 'engine', 'storage', 'worker', 'api'}; "
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=command_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_is_no_failure_worth_a_traceback(tmp_path: Path):
+    read_end = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m archmax help | head -c 1; echo ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        env=command_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in read_end.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_knows_every_command_and_option(shell: str):
+    script = SCRIPTS[shell]()
+    for command in COMMANDS:
+        assert command.name in script
+        for option in command.options:
+            assert (option.key if shell == "fish" else option.name) in script
+
+
+def test_bash_completes_commands_options_choices_and_slugs_and_runs_nothing_it_finds(tmp_path: Path):
+    """A directory may be called anything; its name is never expanded by the shell."""
+    write_workflows(tmp_path, "shop", "mail", "$(touch pwned)", "a b")
+    (tmp_path / "completion.bash").write_text(SCRIPTS["bash"]())
+    probe = """
+        source ./completion.bash
+        try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _archmax; echo "${COMPREPLY[*]}"; }
+        try archmax dec
+        try archmax run ''
+        try archmax decide s1 --c
+        try archmax graph --format s
+        try archmax sessions --workflow m
+        try archmax run --trigger ''
+    """
+    run = subprocess.run(["bash", "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stderr == ""
+    assert run.stdout.split("\n") == ["decide", "mail shop", "--comment", "svg", "mail", "", ""]
+    assert not (tmp_path / "pwned").exists()
