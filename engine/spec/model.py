@@ -190,7 +190,8 @@ class Spec:
 
     def trigger(self, trigger_id: str) -> Trigger | None:
         return next(
-            (state.triggers[trigger_id] for state in self.states.values() if trigger_id in state.triggers), None
+            (state.triggers[trigger_id] for state in self.states.values() if trigger_id in state.triggers),
+            None,
         )
 
     def entry_state(self, trigger_id: str) -> str | None:
