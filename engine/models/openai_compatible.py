@@ -58,7 +58,8 @@ class OpenAICompatibleModel(ChatOpenAI):
             response = response.model_dump(warnings=False)
         choices = response.get("choices") if isinstance(response, dict) else None
         if not isinstance(choices, list) or not choices:
-            return super()._create_chat_result(response, generation_info)  # raises, or keeps its own words
+            problem = response.get("error") if isinstance(response, dict) else None
+            raise ValueError(f"the endpoint reports {problem!r}" if problem else "it is no chat completion")
         messages = [{**(choice.get("message") or {}), "role": "assistant"} for choice in choices]
         bare = [
             {**choice, "message": {key: value for key, value in message.items() if key != "tool_calls"}}

@@ -65,9 +65,10 @@ class OpenAIServer:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.connections = 0
+        self.arrived = asyncio.Event()  # set by the first request
         self.port = 0
         self._plan: list[Plan] = []
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     @property
     def base_url(self) -> str:
@@ -78,14 +79,16 @@ class OpenAIServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
         try:
             while await self._request(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self._writers.discard(writer)
+            del self._open[task]
             writer.close()
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -98,6 +101,7 @@ class OpenAIServer:
         assert lines[0].startswith("POST /v1/chat/completions "), lines[0]
         self.requests.append(request)
         self.headers.append(headers)
+        self.arrived.set()
         step = self._plan.pop(0) if self._plan else Status(500)
         match step:
             case Reply() if request.get("stream"):
@@ -122,9 +126,11 @@ class OpenAIServer:
                 return False
         return True
 
-    def close(self) -> None:
-        for writer in self._writers:
+    async def close(self) -> None:
+        tasks = list(self._open)
+        for writer in self._open.values():
             writer.close()
+        await asyncio.gather(*tasks)
 
 
 def _completion(reply: Reply) -> dict[str, Any]:
@@ -219,5 +225,5 @@ async def openai_server() -> AsyncGenerator[OpenAIServer]:
         yield server
     finally:
         listener.close()
-        server.close()
+        await server.close()
         await listener.wait_closed()

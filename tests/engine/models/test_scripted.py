@@ -17,8 +17,8 @@ FAST = RetryPolicy(first_wait_seconds=0)
 ASKED = [HumanMessage("hello")]
 
 
-def model(text: str, **fields: str) -> ScriptedChatModel:
-    return ScriptedChatModel(script=ModelScript.parse("s.yaml", text), **fields)
+def model(text: str, model_id: str = "scripted") -> ScriptedChatModel:
+    return ScriptedChatModel(script=ModelScript.parse("s.yaml", text), model_id=model_id)
 
 
 @tool
@@ -67,10 +67,14 @@ async def test_usage_is_estimated_from_lengths_when_the_script_gives_none() -> N
 
 @pytest.mark.parametrize("raw", ['{"ref": ', "[1]", "null", "5", '"x"', "{'a': 1}", '{"a": NaN}', "{}x"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_arguments_that_are_no_json_object_come_out_as_an_invalid_call(raw: str, streamed: bool) -> None:
+async def test_arguments_that_are_no_json_object_come_out_as_an_invalid_call(
+    raw: str, streamed: bool
+) -> None:
     """09 §2 `raw_args`; known fault H13: never invented arguments, and the good sibling survives."""
     quoted = raw.replace("'", "''")
-    scripted = model(f"- tool_calls: [{{ name: look, raw_args: '{quoted}' }}, {{ name: look, args: {{ path: b }} }}]\n")
+    scripted = model(
+        f"- tool_calls: [{{ name: look, raw_args: '{quoted}' }}, {{ name: look, args: {{ path: b }} }}]\n"
+    )
     answer = await call_model(
         scripted, ASKED, scope=CallScope("agent"), on_text_delta=(lambda *_: None) if streamed else None
     )
@@ -116,7 +120,7 @@ async def test_an_answer_is_used_when_its_request_arrives_also_if_nobody_waits_f
     play = ScriptPlay()
     scope = CallScope("agent", play=play)
     call = asyncio.create_task(call_model(scripted, ASKED, scope=scope, timeout_ms=86_400_000))
-    while not play.used:
+    while not play.used:  # noqa: ASYNC110 - the model tells nobody, by design
         await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -127,7 +131,9 @@ async def test_an_answer_is_used_when_its_request_arrives_also_if_nobody_waits_f
 
 async def test_the_answer_says_which_indexes_the_call_used_up_retried_errors_included() -> None:
     """Ruling 20."""
-    scripted = model("- { error: busy, error_status: 429 }\n- { error: down, error_status: 503 }\n- text: at last\n")
+    scripted = model(
+        "- { error: busy, error_status: 429 }\n- { error: down, error_status: 503 }\n- text: at last\n"
+    )
     scope = CallScope("agent")
     answer = await call_model(scripted, ASKED, scope=scope, retry=FAST)
     assert answer.text == "at last"
