@@ -162,11 +162,15 @@ def usable_workflow(tree: AuthoringTree, slug: str) -> Spec:
 
     Raises: `WorkflowLoadError` naming the first problem, `UnsupportedRuntimeContractError`.
     """
-    loaded = load_workflow(tree, slug)
+    return usable(load_workflow(tree, slug))
+
+
+def usable(loaded: LoadedWorkflow) -> Spec:
+    """As `usable_workflow`, of a workflow already read."""
     if loaded.spec is None or loaded.issues:
         first = loaded.issues[0]
         more = f" (and {len(loaded.issues) - 1} more)" if len(loaded.issues) > 1 else ""
-        raise WorkflowLoadError(slug, loaded.spec_file, first.message + more)
+        raise WorkflowLoadError(loaded.slug, loaded.spec_file, first.message + more)
     if contract_problem(loaded.spec) is not None:
         raise UnsupportedRuntimeContractError(loaded.spec.runtime.name, SUPPORTED_CONTRACTS)
     return loaded.spec
