@@ -1,0 +1,472 @@
+"""One evaluation in one sandbox process: replay, then calls, answers and limits until it ends or is suspended.
+
+The process runs what it can and then says it is idle; here it is decided what comes next. Answers are delivered one
+by one in an order that is written down, so running again with the same journal gives the same run (docs/decisions/0030).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+from core.jsontext import clean, dumps, loads, text, well_formed
+from sandbox import wire
+from sandbox.evaluation import (
+    Evaluation,
+    Fault,
+    HostCall,
+    Report,
+    Result,
+    ScriptError,
+    Status,
+    arguments_text,
+    camel_case,
+    formatted,
+)
+from sandbox.journal import CallRecord, Deferred, HostAnswer, Journal
+from sandbox.processes import Child, SandboxDiedError
+from sandbox.wire import Kind
+
+#: calls made and not yet answered, as JSON text with some weight for each
+_MAX_OUTSTANDING_BYTES: Final = 16 * 2**20
+_CALL_WEIGHT_BYTES: Final = 512
+_MAX_SETTLE_BYTES: Final = 2**20
+#: how long cancelled calls are waited for before they are left to end by themselves
+_CANCEL_SECONDS: Final = 0.1
+#: a replay may take this many times the limit: it repeats at most the time counted, on a machine perhaps busier
+_REPLAY_FACTOR: Final = 2
+#: CPU time beyond the time limit after which the kernel kills the process, should the host be stuck
+_CPU_GRACE_SECONDS: Final = 2.0
+
+
+class _Failed(Exception):
+    """The evaluation is over, its process with it."""
+
+    def __init__(self, error: ScriptError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _ActiveTime:
+    """Milliseconds an evaluation has used of its limit: neither replay nor commits count (ruling 7)."""
+
+    def __init__(self, spent_ms: int) -> None:
+        self._spent = float(spent_ms)
+        self._since: float | None = None
+
+    def run(self) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def pause(self) -> None:
+        self._spent, self._since = self.spent_ms, None
+
+    @property
+    def spent_ms(self) -> float:
+        return self._spent + (0.0 if self._since is None else (time.monotonic() - self._since) * 1000)
+
+
+class Run:
+    """One evaluation in one process."""
+
+    def __init__(
+        self, child: Child, request: Evaluation, known_tools: set[str], memory_limit_bytes: int
+    ) -> None:
+        self._child = child
+        self._request = request
+        self._known_tools = known_tools
+        self._memory_limit_bytes = memory_limit_bytes
+        journal = request.journal or Journal.begin()
+        self._header = replace(journal, calls=())
+        self._journalled = {record.seq: record for record in journal.calls}
+        self._records: dict[int, CallRecord] = {}
+        self._active = _ActiveTime(journal.spent_ms)
+        self._replay_limit_at: float | None = None
+        self._logs: list[str] = []
+        self._silent_lines = journal.shown_lines
+        self._clock_ms = max([journal.started_ms, *(record.at_ms for record in journal.calls)])
+        self._orders = max([0, *(record.order or 0 for record in journal.calls)])
+        self._issued = 0
+        self._sizes: dict[int, int] = {}
+        self._outstanding_bytes = 0
+        self._unstarted: list[HostCall] = []
+        self._running: dict[asyncio.Task[HostAnswer | Deferred], HostCall] = {}
+        self._ready: list[tuple[int, HostAnswer]] = []
+        self._deferred: set[int] = set()
+        self._unreadable_calls: dict[int, str] = {}
+        self._report: Report | None = None
+        self._value_text = "null"
+
+    async def evaluate(self) -> Result:
+        try:
+            await self._start()
+            return await self._go_on()
+        except SandboxDiedError:
+            message = "the sandbox process ended unexpectedly (out of memory, or a crash of the interpreter)"
+            return self._result(ScriptError(Fault.CRASH, "InternalError", message), lost_state=True)
+        except _Failed as failure:
+            return self._result(failure.error, lost_state=True)
+
+    async def abandon_calls(self) -> None:
+        """Cancel calls still running and wait a moment for them; the rest end by themselves, unheard."""
+        for task in self._running:
+            task.cancel()
+            task.add_done_callback(_consume)
+        if self._running:
+            await asyncio.wait(self._running, timeout=_CANCEL_SECONDS)
+
+    # --- start and replay ---------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        request = self._request
+        delivered = sorted(
+            (record for record in self._journalled.values() if record.order is not None),
+            key=lambda record: record.order or 0,
+        )
+        if self._journalled or self._active.spent_ms or self._silent_lines:
+            self._replay_limit_at = time.monotonic() + _REPLAY_FACTOR * request.timeout_ms / 1000
+        else:
+            self._active.run()
+        aliases: dict[str, str] = {}
+        for name in request.tools:
+            aliases.setdefault(camel_case(name), name)
+        offered = [
+            [name, alias if aliases.get(alias := camel_case(name)) == name else None]
+            for name in request.tools
+        ]
+        header = {
+            "source": well_formed(request.source),
+            "module": request.kind == "module",
+            "context": request.context,
+            "args": clean(request.args),
+            "tools": offered,
+            "seed": [int(self._header.seed[at : at + 8], 16) for at in range(0, 32, 8)],
+            "now": self._header.started_ms,
+            "filename": request.filename,
+            "cpuSeconds": (1 + _REPLAY_FACTOR) * request.timeout_ms / 1000 + _CPU_GRACE_SECONDS,
+        }
+        await self._child.send(Kind.EVALUATE, dumps(header))
+        await self._until_idle()
+        for batch in _batches(delivered):
+            await self._settle(batch)
+            await self._until_idle()
+        self._finish_replay()
+
+    def _finish_replay(self) -> None:
+        unmade = next((record for seq, record in self._journalled.items() if seq not in self._records), None)
+        if unmade is not None:
+            raise self._diverged(f"call {unmade.seq} ({unmade.tool}) of the earlier run was not made")
+        for seq, record in sorted(self._journalled.items()):
+            if record.answer is not None and record.order is None:
+                self._ready.append((seq, record.answer))
+        answered = {seq for seq, record in self._journalled.items() if record.answer is not None}
+        self._unstarted = [call for call in self._unstarted if call.seq not in answered]
+        self._replay_limit_at = None
+        self._active.run()
+
+    def _diverged(self, what: str) -> _Failed:
+        message = f"the script did not repeat its earlier run, so it cannot go on: {what}"
+        return _Failed(ScriptError(Fault.DIVERGED, "ReplayDivergedError", message))
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    async def _go_on(self) -> Result:
+        while True:
+            failed = self._report is not None and not self._report.ok
+            if failed:
+                self._drop_unstarted()  # a script that failed begins nothing more
+            self._begin_calls()
+            if self._ready:
+                await self._deliver()
+            elif self._running:
+                await self._wait_for_answers()
+            elif self._report is not None and (failed or not self._deferred):
+                return self._finished(self._report)
+            elif self._deferred:
+                return self._result(None, status=Status.SUSPENDED, lost_state=True)
+            else:
+                message = "the script waits for a promise that nothing will settle"
+                raise _Failed(ScriptError(Fault.DEADLOCK, "DeadlockError", message))
+
+    def _drop_unstarted(self) -> None:
+        for call in self._unstarted:
+            if call.seq not in self._journalled:
+                del self._records[call.seq]
+        self._unstarted.clear()
+
+    def _begin_calls(self) -> None:
+        for call in self._unstarted:
+            problem = self._unreadable_calls.pop(call.seq, None)
+            if problem is not None:
+                self._ready.append((call.seq, HostAnswer.failed("TypeError", problem)))
+                continue
+            task = asyncio.ensure_future(self._request.call(call))
+            self._running[task] = call
+        self._unstarted.clear()
+
+    async def _wait_for_answers(self) -> None:
+        remaining = self._remaining_seconds()
+        done, _ = await asyncio.wait(self._running, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise self._timed_out()
+        for task in sorted(done, key=lambda task: self._running[task].seq):
+            call = self._running.pop(task)
+            answer = task.result()
+            if isinstance(answer, Deferred):
+                self._deferred.add(call.seq)
+            else:
+                self._ready.append((call.seq, answer))
+
+    async def _deliver(self) -> None:
+        """Stamp, record and deliver what came in, in that order."""
+        self._clock_ms = max(self._clock_ms, int(time.time() * 1000))
+        batch: list[CallRecord] = []
+        for seq, answer in self._ready:
+            self._orders += 1
+            batch.append(
+                replace(
+                    self._records[seq],
+                    answer=_portable(answer),
+                    order=self._orders,
+                    at_ms=self._clock_ms,
+                    active_ms=round(self._active.spent_ms),
+                    lines=len(self._logs),
+                )
+            )
+        self._ready.clear()
+        self._records.update({record.seq: record for record in batch})
+        self._active.pause()
+        await self._request.record(batch)
+        self._active.run()
+        for part in _batches(batch):
+            await self._settle(part)
+            await self._until_idle()
+
+    async def _settle(self, batch: list[CallRecord]) -> None:
+        items: list[list[Any]] = []
+        for record in batch:
+            answer = record.answer
+            if answer is None:
+                continue
+            self._outstanding_bytes -= self._sizes.pop(record.seq, 0)
+            value = answer.text if answer.error is None else _error_json(answer)
+            items.append([record.seq, answer.error is None, text(value), record.at_ms])
+        await self._child.send(Kind.SETTLE, dumps(items))
+
+    # --- what the process says ----------------------------------------------------------------------------------
+
+    async def _until_idle(self) -> None:
+        """Take in everything up to the next idle frame. Raises `_Failed` at the time limit."""
+        try:
+            async with asyncio.timeout(self._remaining_seconds()):
+                while True:
+                    kind, payload = await self._child.read()
+                    if kind == Kind.IDLE:
+                        self._idle(payload)
+                        return
+                    self._take(kind, payload)
+        except TimeoutError:
+            raise self._timed_out() from None
+
+    def _take(self, kind: Kind, payload: bytes) -> None:
+        match kind:
+            case Kind.LINE:
+                self._line(payload)
+            case Kind.CALL:
+                self._call(payload)
+            case Kind.VALUE:
+                self._value_text = payload.decode("utf-8", "replace")
+            case Kind.FATAL:
+                said = _loads(payload)
+                raise _Failed(self._script_error(str(said.get("name")), str(said.get("message")), ""))
+            case _:
+                raise SandboxDiedError
+
+    def _line(self, payload: bytes) -> None:
+        if (
+            len(self._logs) > wire.MAX_LINES
+        ):  # the process drops more; one that does not is not ours any longer
+            raise SandboxDiedError
+        line = _loads(payload)
+        if not isinstance(line, str):
+            raise SandboxDiedError
+        self._logs.append(line)
+        if len(self._logs) > self._silent_lines and self._request.on_console is not None:
+            self._request.on_console(line)
+
+    def _call(self, payload: bytes) -> None:
+        self._issued += 1
+        seq, limit = self._issued, self._request.max_calls
+        if limit is not None and seq > limit:
+            message = f"more than {limit} tool calls in one evaluation (settings.maxPtcCalls)"
+            raise _Failed(ScriptError(Fault.CALLS, "SandboxLimitError", message))
+        self._sizes[seq] = len(payload) + _CALL_WEIGHT_BYTES
+        self._outstanding_bytes += self._sizes[seq]
+        if self._outstanding_bytes > _MAX_OUTSTANDING_BYTES:
+            message = f"unanswered tool calls hold more than {_MAX_OUTSTANDING_BYTES} bytes"
+            raise _Failed(ScriptError(Fault.CALLS, "SandboxLimitError", message))
+        tool, args, problem = _parse_call(payload, seq)
+        if tool not in self._known_tools:
+            raise SandboxDiedError
+        journalled = self._journalled.get(seq)
+        if journalled is not None:
+            if (journalled.tool, arguments_text(journalled.args)) != (tool, arguments_text(args)):
+                raise self._diverged(f"call {seq} was {journalled.tool}, now {tool} or its arguments differ")
+            self._records[seq] = journalled
+        else:
+            self._records[seq] = CallRecord(seq, tool, args)
+        if problem is not None:
+            self._unreadable_calls[seq] = problem
+        if journalled is None or journalled.answer is None:
+            self._unstarted.append(HostCall(seq, tool, args))
+
+    def _idle(self, payload: bytes) -> None:
+        state = _loads(payload)
+        if "missing" in state:
+            raise self._diverged(f"call {state['missing']} was answered before, but has not been made")
+        report = state.get("report")
+        if report is None:
+            return
+        if self._report is not None or not isinstance(report, dict):
+            raise SandboxDiedError
+        self._report = Report(
+            ok=report.get("ok") is True,
+            value_text=self._value_text,
+            has_value=report.get("has") is True,
+            shown=str(report.get("shown", "")),
+            name=str(report.get("name", "Error")),
+            message=str(report.get("message", "")),
+            stack=str(report.get("stack", "")),
+            forbidden=tuple(str(item) for item in report.get("forbidden", ())),
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _remaining_seconds(self) -> float:
+        if self._replay_limit_at is not None:
+            return max(0.0, self._replay_limit_at - time.monotonic())
+        return max(0.0, (self._request.timeout_ms - self._active.spent_ms) / 1000)
+
+    def _timed_out(self) -> _Failed:
+        limit = self._request.timeout_ms
+        message = f"the script took longer than {limit} ms (settings.timeoutMs)"
+        if self._replay_limit_at is not None:
+            message = f"the script's replay took longer than {_REPLAY_FACTOR * limit} ms"
+        return _Failed(ScriptError(Fault.TIMEOUT, "TimeoutError", message))
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _script_error(self, name: str, message: str, stack: str) -> ScriptError:
+        if name == "InternalError" and message == "out of memory":
+            message = (
+                f"out of memory: the limit is {self._memory_limit_bytes} bytes (settings.memoryLimitBytes)"
+            )
+            return ScriptError(Fault.MEMORY, name, message, stack)
+        if name == "ReferenceError" and message.startswith("could not load module"):
+            return ScriptError(Fault.IMPORT, "ForbiddenSandboxImportError", message, stack)
+        return ScriptError(Fault.THROWN, name, message, stack)
+
+    def _finished(self, report: Report) -> Result:
+        if report.forbidden:
+            names = ", ".join(repr(item) for item in report.forbidden)
+            message = f"import of {names} is not available; only '@archmax-ai/harness/*' types are"
+            return self._result(
+                ScriptError(Fault.IMPORT, "ForbiddenSandboxImportError", message), forbidden=report.forbidden
+            )
+        if not report.ok:
+            error = self._script_error(report.name, report.message, report.stack)
+            return self._result(error, lost_state=error.fault is Fault.MEMORY)
+        try:
+            value = _loads(report.value_text.encode())
+        except SandboxDiedError:
+            message = "the result is nested too deeply to leave the sandbox"
+            return self._result(ScriptError(Fault.THROWN, "RangeError", message))
+        return self._result(None, value=value, has_value=report.has_value, shown=report.shown)
+
+    def _result(
+        self,
+        error: ScriptError | None,
+        *,
+        status: Status | None = None,
+        value: Any = None,
+        has_value: bool = False,
+        shown: str = "",
+        forbidden: tuple[str, ...] = (),
+        lost_state: bool = False,
+    ) -> Result:
+        records = self._journalled | self._records
+        last = str(error) if error is not None else shown if has_value else ""
+        return Result(
+            status=status or (Status.OK if error is None else Status.ERROR),
+            journal=replace(
+                self._header,
+                calls=tuple(records[seq] for seq in sorted(records)),
+                active_ms=round(self._active.spent_ms),
+                lines=max(len(self._logs), self._silent_lines),
+            ),
+            value=value,
+            has_value=has_value,
+            error=error,
+            logs=tuple(self._logs),
+            formatted=formatted(self._logs, well_formed(last), self._request.max_result_chars),
+            forbidden=forbidden,
+            lost_state=lost_state,
+        )
+
+
+def _consume(task: asyncio.Task[HostAnswer | Deferred]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _batches(records: list[CallRecord]) -> list[list[CallRecord]]:
+    """Records in parts whose answers fit a frame of moderate size."""
+    parts: list[list[CallRecord]] = []
+    size = _MAX_SETTLE_BYTES
+    for record in records:
+        length = len(record.answer.text) if record.answer is not None else 0
+        if size + length > _MAX_SETTLE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(record)
+        size += length
+    return parts
+
+
+def _portable(answer: HostAnswer) -> HostAnswer:
+    """The answer as the script will read it: well-formed, not longer than a value may be."""
+    if len(answer.text) > wire.MAX_VALUE_CHARS:
+        message = f"the tool's result has {len(answer.text)} characters, at most {wire.MAX_VALUE_CHARS} fit a script"
+        return HostAnswer.failed("RangeError", message)
+    return HostAnswer(
+        well_formed(answer.text), answer.error, well_formed(answer.message), clean(dict(answer.data))
+    )
+
+
+def _error_json(answer: HostAnswer) -> dict[str, Any]:
+    return {"name": answer.error, "message": answer.message, "data": dict(answer.data) or None}
+
+
+def _parse_call(payload: bytes, seq: int) -> tuple[str, dict[str, Any], str | None]:
+    """Tool, arguments and, where those cannot be read, what is wrong with them. Raises `SandboxDiedError`."""
+    try:
+        number, tool, args = loads(payload)
+        if number != seq or not isinstance(tool, str) or not isinstance(args, dict):
+            raise SandboxDiedError
+        return tool, clean(args) if b"\\u" in payload else args, None
+    except RecursionError:
+        head = payload[: payload.find(b",", payload.find(b",") + 1)] + b"]"
+        return str(_loads(head)[1]), {}, "the arguments are nested too deeply to leave the sandbox"
+    except (ValueError, TypeError) as error:
+        raise SandboxDiedError from error
+
+
+def _loads(payload: bytes) -> Any:
+    """JSON from the process, well-formed. Raises `SandboxDiedError` for what is none."""
+    try:
+        value = loads(payload)
+        return clean(value) if b"\\u" in payload else value
+    except (ValueError, RecursionError) as error:
+        raise SandboxDiedError from error
