@@ -7,6 +7,8 @@ mapping where text is expected) matches no grant and every denial.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from core import jsontext
@@ -31,13 +33,29 @@ ANY_TOOL: Final = "*"
 _MAX_SHOWN_CHARS: Final = 200
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Call:
     """What guards look at: one call, its declared path arguments and the paths it names."""
 
     tool: str
     args: Mapping[str, Json]
     declared: tuple[PathArgument, ...]
     paths: tuple[CallPath, ...]
+
+    @cached_property
+    def path_values(self) -> list[_Value]:
+        """What a `paths` guard is tested on (02 §5.2): every path, one absent value per argument that names none."""
+        if not self.declared:
+            return _argument_values(self.args.get("file_path"), as_json=False)
+        named = {path.argument for path in self.paths}
+        values: list[_Value] = [path.text for path in self.paths]
+        values.extend(
+            _Absent(argument.access in (PathAccess.LIST, PathAccess.SEARCH))
+            for argument in self.declared
+            if argument.name not in named
+            or any(_is_empty_list(self.args.get(name)) for name in argument.spellings)
+        )
+        return values
 
 
 class Patterns(NamedTuple):
@@ -88,7 +106,7 @@ class Guard(NamedTuple):
             globs = self.paths.globs(variables)
             if isinstance(globs, Unresolved):
                 return globs
-            values = _path_values(call)
+            values = call.path_values
             return bool(values) and all(_any(globs, value) for value in values)
         args = self._argument_globs(variables)
         if isinstance(args, Unresolved):
@@ -101,8 +119,7 @@ class Guard(NamedTuple):
             globs = self.paths.globs(variables)
             if isinstance(globs, Unresolved):
                 return True
-            values = _path_values(call)
-            return any(_denied(globs, value) for value in values)
+            return any(_denied(globs, value) for value in call.path_values)
         args = self._argument_globs(variables)
         if isinstance(args, Unresolved):
             return True
@@ -158,36 +175,23 @@ class _Absent(NamedTuple):
 _Value: TypeAlias = Json
 
 
-def _path_values(call: Call) -> list[_Value]:
-    """What a `paths` guard is tested on (02 §5.2): every path, one absent value per argument that names none."""
-    if not call.declared:
-        return _argument_values(call.args.get("file_path"), as_json=False)
-    named = {path.argument for path in call.paths}
-    values: list[_Value] = [path.text for path in call.paths]
-    values.extend(
-        _Absent(argument.access in (PathAccess.LIST, PathAccess.SEARCH))
-        for argument in call.declared
-        if argument.name not in named
-        or any(_is_empty_list(call.args.get(name)) for name in argument.spellings)
-    )
-    return values
-
-
 def _is_empty_list(value: Json) -> bool:
     return isinstance(value, (list, tuple)) and not value
 
 
-def _any(globs: Iterable[Glob], value: _Value) -> bool:
-    return isinstance(value, str) and any(glob.matches(value) for glob in globs)
+def _any(globs: tuple[Glob, ...], value: _Value) -> bool:
+    if isinstance(value, str):
+        for glob in globs:
+            if glob.matches(value):
+                return True
+    return False
 
 
 def _denied(globs: tuple[Glob, ...], value: _Value) -> bool:
-    if not globs:
-        return False
-    if isinstance(value, _Absent):
-        return value.root and any(glob.matches_root for glob in globs)
     if not isinstance(value, str):
-        return True
+        if isinstance(value, _Absent):
+            return value.root and any(glob.matches_root for glob in globs)
+        return bool(globs)
     return any(glob.climbs or (glob.matches(value) if value else glob.matches_root) for glob in globs)
 
 
@@ -225,7 +229,7 @@ def _spelled(call: Call, name: str) -> list[_Value]:
     """The values of an argument under each spelling the tool takes it by (02 §9.2)."""
     as_json = delegation_target(call.tool) is not None
     for argument in call.declared:
-        if argument.alias is not None and name in argument.spellings:
+        if len(argument.spellings) > 1 and name in argument.spellings:
             given = [call.args[key] for key in argument.spellings if call.args.get(key) is not None]
             return [text for value in given for text in _argument_values(value, as_json=as_json)] or [
                 _Absent(False)

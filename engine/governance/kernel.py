@@ -65,7 +65,7 @@ def decide(
     subject = subject_of(machine, action, variables)
     if isinstance(subject, Verdict):
         return subject
-    for rule in _DENYING:
+    for rule in _DENYING_PLAIN if subject.plain else _DENYING:
         verdict = rule(subject)
         if verdict is not None:
             return verdict
@@ -239,5 +239,18 @@ _DENYING: Final[tuple[Rule, ...]] = (
     _forbidden,
     _forbidden_here,
 )
+#: the same for a call whose paths are all plain: the rules about special places abstain on those
+_ABOUT_PLACES: Final = frozenset(
+    {
+        safety.skill_only,
+        safety.escapes,
+        safety.read_only,
+        safety.runtime_internal,
+        safety.runtime_managed,
+        safety.skills,
+        safety.mounts,
+    }
+)
+_DENYING_PLAIN: Final[tuple[Rule, ...]] = tuple(rule for rule in _DENYING if rule not in _ABOUT_PLACES)
 #: rules 16 to 19; the last always answers
 _GRANTING: Final[tuple[Rule, ...]] = (_open_areas, _controls, _surface)

@@ -26,6 +26,16 @@ class Place(NamedTuple):
     mount: str | None
     bundle: Bundle | None
 
+    @property
+    def plain(self) -> bool:
+        """A session file that is not to be executed: no rule about places has anything to say."""
+        return (
+            (self.zone is Zone.RUN or self.zone is Zone.RUN_OPEN or self.zone is Zone.ROOT)
+            and self.mount is None
+            and self.bundle is None
+            and self.access is not PathAccess.EXECUTE
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -37,6 +47,8 @@ class Subject:
     variables: Variables
     call: Call
     paths: tuple[Place, ...]
+    #: every path is plain
+    plain: bool
 
     @property
     def tool(self) -> str:
@@ -63,7 +75,7 @@ def subject_of(machine: Machine, action: ToolCall, variables: Variables) -> Subj
     named = call_paths(tool, declared, args) if declared else ()
     call = Call(tool, args, declared, named)
     places = tuple(place_of(machine, path.argument, path.access, path.place) for path in named)
-    return Subject(machine, surface, action, variables, call, places)
+    return Subject(machine, surface, action, variables, call, places, all(place.plain for place in places))
 
 
 def place_of(machine: Machine, argument: str, access: PathAccess, place: CanonicalPath) -> Place:

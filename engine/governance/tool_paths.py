@@ -24,19 +24,15 @@ class PathAccess(StrEnum):
     @property
     def mutates(self) -> bool:
         """A removal is refused wherever a write is."""
-        return self in (PathAccess.WRITE, PathAccess.REMOVE)
+        return self is PathAccess.WRITE or self is PathAccess.REMOVE
 
 
 class PathArgument(NamedTuple):
-    """A declared path argument. `alias` is its other spelling; both are governed when both are given (02 OP-20)."""
+    """A declared path argument. `spellings` are the names it is given by; all that are given are governed (02 OP-20)."""
 
     name: str
     access: PathAccess
-    alias: str | None = None
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        return (self.name,) if self.alias is None else (self.name, self.alias)
+    spellings: tuple[str, ...]
 
 
 #: tool → its declared path arguments, in declaration order
@@ -44,7 +40,11 @@ ToolPaths: TypeAlias = Mapping[str, tuple[PathArgument, ...]]
 
 
 def _one(name: str, access: PathAccess) -> tuple[PathArgument, ...]:
-    return (PathArgument(name, access, "path" if name == "file_path" else "file_path"),)
+    return (PathArgument(name, access, (name, "path" if name == "file_path" else "file_path")),)
+
+
+def _exact(name: str, access: PathAccess) -> PathArgument:
+    return PathArgument(name, access, (name,))
 
 
 BUILTIN_PATHS: Final[ToolPaths] = {
@@ -55,14 +55,14 @@ BUILTIN_PATHS: Final[ToolPaths] = {
     "glob": _one("path", PathAccess.SEARCH),
     "grep": _one("path", PathAccess.SEARCH),
     "copy_file": (
-        PathArgument("source", PathAccess.READ),
-        PathArgument("destination", PathAccess.WRITE),
+        _exact("source", PathAccess.READ),
+        _exact("destination", PathAccess.WRITE),
     ),
     "move_file": (
-        PathArgument("source", PathAccess.REMOVE),
-        PathArgument("destination", PathAccess.WRITE),
+        _exact("source", PathAccess.REMOVE),
+        _exact("destination", PathAccess.WRITE),
     ),
-    "remove_file": (PathArgument("file_path", PathAccess.REMOVE),),
+    "remove_file": (_exact("file_path", PathAccess.REMOVE),),
     "archmax_run": _one("file_path", PathAccess.EXECUTE),
 }
 
@@ -82,8 +82,7 @@ def declare_tool_paths(
             if not declared:
                 raise ToolPathsError(tool, "the declaration names no argument")
             table[tool] = tuple(
-                PathArgument(argument, _access(tool, argument, access))
-                for argument, access in declared.items()
+                _exact(argument, _access(tool, argument, access)) for argument, access in declared.items()
             )
     return table
 

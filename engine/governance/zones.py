@@ -38,12 +38,15 @@ class PrefixTable(Generic[T]):
     def __init__(self, entries: Iterable[tuple[str, T]]) -> None:
         """Later entries win over earlier ones of the same prefix. Prefixes are read canonically."""
         self._entries = {canonical(prefix).text: value for prefix, value in entries}
+        self._first_segments = frozenset(prefix.partition("/")[0] for prefix in self._entries)
         self._depths = tuple(
             sorted({prefix.count("/") + 1 for prefix in self._entries if prefix}, reverse=True)
         )
 
     def find(self, path: str) -> T | None:
         """The value of the longest prefix of canonical `path`."""
+        if path.partition("/")[0] not in self._first_segments:
+            return self._entries.get("")
         for depth in self._depths:
             found = self._entries.get(_leading(path, depth))
             if found is not None:
