@@ -1,0 +1,188 @@
+"""What the durable protocol needs from the fleet, as small ports (docs/protocol.md §2, §6).
+
+Redis and Celery stand behind them in a worker, a seeded scheduler in the simulator. Nothing here is trusted: a lost
+message, lease or hint costs time, never a turn. Only the object store decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from core.errors import ArchmaxError
+from core.jsontext import JsonObject
+from storage.records import EndedTurn, InboxEntry, LogObject
+
+if TYPE_CHECKING:
+    from worker.protocol.open_turn import OpenTurn
+
+
+class BrokerUnavailable(ArchmaxError):
+    """The queue does not answer within its bound. Nothing has been written."""
+
+    code: ClassVar[str] = "broker-unavailable"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"the queue is not reachable: {self.problem}"
+
+
+class HandBack(ArchmaxError):
+    """Raised by a runner that stops between two steps without an outcome: the turn goes on elsewhere, undamaged.
+
+    `delay_seconds`: how long the next attempt should wait; 0 when draining.
+    """
+
+    code: ClassVar[str] = "turn-handed-back"
+
+    def __init__(self, reason: str, delay_seconds: float = 0.0) -> None:
+        super().__init__(reason, delay_seconds)
+        self.reason, self.delay_seconds = reason, delay_seconds
+
+    def __str__(self) -> str:
+        return f"handed back: {self.reason}"
+
+
+class Stop(StrEnum):
+    """Why a turn should stop between two steps. A cancel's own reason comes as the text it was flagged with."""
+
+    CANCELLED = "cancelled"  #: a person or a program asked for it
+    INTERRUPTED = "interrupted"  #: a later input was accepted with `onBusy: interrupt`
+    DEADLINE = "deadline"  #: it has run too long
+    EXPIRED = "expired"  #: it waited too long to begin
+    PARENT = "parent"  #: the turn that waits for it was cancelled
+    DELETED = "deleted"  #: the session is being deleted
+    DRAIN = "drain"  #: this worker is leaving; raise `HandBack`
+    LEASE_LOST = "lease-lost"  #: another may hold the session; raise `HandBack`
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`turn(session, n)`: look at the session. It carries no truth; lost, doubled, late or reordered ones are harmless.
+
+    `workflow` and `child` choose the queue: None is the shared one of recoveries. `parent` is for the dashboard.
+    """
+
+    session: str
+    n: int
+    workflow: str | None = None
+    child: bool = False
+    parent: str | None = None
+
+
+class Queue(Protocol):
+    async def alive(self) -> None:
+        """Raises: `BrokerUnavailable` within a fixed bound."""
+        ...
+
+    async def send(self, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> None:
+        """Several are one Celery group. Raises: `BrokerUnavailable`."""
+        ...
+
+
+class Lease(Protocol):
+    """A session's lease as this process sees it. Renewed in the background every 0.5 s until released."""
+
+    session: str
+
+    def lost(self) -> bool:
+        """Whether a renewal found another's token. One that found none has taken it again."""
+        ...
+
+    def cancelled(self, n: int) -> str | None:
+        """The reason in the hint `cancel:S.n`, as of the latest renewal."""
+        ...
+
+
+class Leases(Protocol):
+    """Redis, all of it hints. Methods raise `BrokerUnavailable` unless they say otherwise."""
+
+    async def take(self, session: str) -> Lease | None:
+        """One script: free → take it and clear `wake`; held → set `wake` (60 s) and return None.
+
+        Taking and each renewal set the session's watch deadline one lease time ahead.
+        """
+        ...
+
+    async def release(self, lease: Lease, *, watch_ms: int | None = None) -> bool:
+        """One script: mine and woken → clear `wake`, True: visit again, still held. Mine → delete, not mine → leave: False.
+
+        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. Never raises.
+        """
+        ...
+
+    async def watch(self, session: str, in_ms: int) -> None:
+        """Have the sweep send the session unless somebody renews or releases its lease in time."""
+        ...
+
+    async def overdue(self) -> list[str]:
+        """Sessions whose watch deadline has passed, each pushed 30 s ahead by the same script."""
+        ...
+
+    async def may_send(self, session: str) -> bool:
+        """False while the session's watch deadline lies ahead; else set it 30 s ahead."""
+        ...
+
+    async def hint_cancel(self, session: str, n: int, reason: str) -> None:
+        """Set `cancel:S.n` for a while and publish it."""
+        ...
+
+    async def cancel_hint(self, session: str, n: int) -> str | None:
+        """Read it once, at the claim. None also when Redis does not answer; never raises."""
+        ...
+
+
+class Clock(Protocol):
+    def monotonic_ms(self) -> int:
+        """The process's own clock, counting while the machine is suspended."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def now_ms(self) -> int:
+        """Epoch milliseconds by Redis `TIME` or the store's `Date`: for due times only."""
+        ...
+
+
+class Notices(Protocol):
+    """What is told after it is durable. Best effort; never raises."""
+
+    async def committed(self, session: str, turn: int, o: LogObject) -> None:
+        """Events of this log object have the id `turn.fence.position`."""
+        ...
+
+    async def ended(self, session: str, end: EndedTurn) -> None:
+        """Wakes waiters; the end's last record has position `parts[-1].records + 1`."""
+        ...
+
+    async def accepted(self, entry: InboxEntry) -> None: ...
+
+    async def deleted(self, session: str) -> None: ...
+
+
+class Webhooks(Protocol):
+    async def post(self, session: str, turn: int, due: JsonObject, outcome: JsonObject) -> bool:
+        """Deliver at least once, the turn id as key. False: not delivered, try again later. Never raises."""
+        ...
+
+
+class TurnRunner(Protocol):
+    """The engine, as the protocol sees it."""
+
+    async def run(self, turn: OpenTurn) -> None:
+        """Finish by exactly one `turn.end` or `turn.suspend`, or raise.
+
+        `HandBack` hands the turn on; `TurnFenced` and `StoreUnavailable` of the turn's methods must pass through; any
+        other error counts as a death of the worker: another attempt, at most `MAX_ATTEMPTS` without progress.
+        """
+        ...
+
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
+        """The last record and the outcome of a turn whose attempts are spent, or whose local process died."""
+        ...

@@ -1,0 +1,35 @@
+"""What every move of the protocol is given: the store, the ports, and this process's cleaner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from storage.logstore import LogStore
+from storage.sessionlog import SessionLog
+from worker.ports import Clock, Leases, Notices, Queue, Webhooks
+from worker.protocol.cleaner import Cleaner
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One per process. `draining`: whether this process should take nothing more and let go of what it has."""
+
+    files: LogStore
+    clock: Clock
+    queue: Queue
+    leases: Leases
+    notices: Notices
+    webhooks: Webhooks
+    draining: Callable[[], bool] = _never
+    cleaner: Cleaner = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cleaner", Cleaner(self.files))
+
+    def log(self, session: str) -> SessionLog:
+        return SessionLog(self.files, session)

@@ -1,0 +1,49 @@
+"""Sweeps: what nobody holds is sent again (docs/protocol.md §6).
+
+`sweep_watch` runs twice a second over Redis alone and finds the sessions of dead holders and lost messages. `sweep_inbox`
+runs each minute, at a worker's start, and when Redis has lost its `boot`: it rebuilds everything from the store.
+"""
+
+from __future__ import annotations
+
+from storage.layout import INBOX, KEYS, inbox_place
+from storage.limits import KEY_MS
+from storage.records import InboxEntry
+from worker.ports import Message
+from worker.protocol.fleet import Fleet
+
+
+async def sweep_watch(fleet: Fleet) -> int:
+    """Send every session whose deadline has passed. Returns how many. Raises: `BrokerUnavailable`."""
+    sessions = await fleet.leases.overdue()
+    if sessions:
+        await fleet.queue.send([Message(session, 0) for session in sessions])
+    return len(sessions)
+
+
+async def sweep_inbox(fleet: Fleet) -> int:
+    """Send each session with an entry, at most once in 30 s. Returns how many. Raises: `BrokerUnavailable`."""
+    sent = 0
+    seen = ""
+    for item in await fleet.files.listing(INBOX):
+        place = inbox_place(item.key)
+        if place is None or place[0] == seen:
+            continue
+        seen = place[0]
+        found = await fleet.files.read(item.key)
+        if found is None:
+            continue
+        entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
+        if await fleet.leases.may_send(entry.session):
+            message = Message(entry.session, entry.n, entry.workflow, child=entry.parent is not None)
+            await fleet.queue.send([message])
+            sent += 1
+    return sent
+
+
+async def sweep_keys(fleet: Fleet) -> int:
+    """Forget idempotency keys older than `KEY_MS`. A rate: the store's dates against the fleet's. Returns how many."""
+    oldest = await fleet.clock.now_ms() - KEY_MS
+    old = [item.key for item in await fleet.files.listing(KEYS) if item.modified_ms < oldest]
+    await fleet.files.delete(old)
+    return len(old)

@@ -1,0 +1,213 @@
+"""The task `turn(S, n)`: take the session's lease, look at the session until nothing is to be done (docs/protocol.md §3).
+
+The message means "look at S" and carries no truth. A holder that was woken while it worked looks until the session is
+idle; one that was not, and has run the turn it was sent for, leaves: whoever accepted more has sent more.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import ClassVar
+
+from core.errors import ArchmaxError
+from core.jsontext import JsonObject
+from storage.limits import KEEP_MS, MAX_ATTEMPTS
+from storage.records import EndedTurn, Head, InboxEntry, NewerFormat
+from storage.sessionlog import HeadMoved, OpenLog, TurnFenced
+from worker.ports import HandBack, Lease, Message, Stop, TurnRunner
+from worker.protocol.delete import DELETE, clean_deleted, run_delete
+from worker.protocol.dues import pay
+from worker.protocol.fleet import Fleet
+from worker.protocol.join import answers, pump, start_children, tell
+from worker.protocol.open_turn import OpenTurn, TurnMisuse
+from worker.protocol.tidy import tidy
+
+logger = logging.getLogger(__name__)
+
+#: who holds the turns of a library's or command's process, and the kind of their inbox entries
+LOCAL = "local"
+#: the kind that stands in for an input that is gone
+LOST = "lost"
+#: after an error, how long until the sweep sends the session again
+RETRY_MS = 5_000
+#: looks without any progress before something must be wrong
+_LOOKS = 40
+#: how long a session whose last turn ended needs no sweep: its cleaner still has to remove the entry
+_SETTLED_MS = KEEP_MS + 60_000
+
+
+class Look(Enum):
+    """What one look at the session came to."""
+
+    IDLE = auto()  #: nothing to do until the next message
+    AGAIN = auto()  #: the store moved meanwhile
+    ENDED = auto()  #: a turn was ended here
+    SUSPENDED = auto()  #: a turn was suspended here, or still waits for children
+    FENCED = auto()  #: another holds the session
+    HANDED_BACK = auto()  #: somebody else should go on
+
+
+class SessionNeverRests(ArchmaxError):
+    """Look after look found the head moved. Left to the sweep."""
+
+    code: ClassVar[str] = "session-never-rests"
+    retryable: ClassVar[bool] = True
+
+
+async def attend(fleet: Fleet, runner: TurnRunner, session: str, n: int) -> None:
+    """The body of the task. Raises what the runner or the store raised; the session is looked at again later then."""
+    lease = await fleet.leases.take(session)
+    if lease is None:
+        return
+    try:
+        await _Attendance(fleet, runner, lease, n).run()
+    except NewerFormat:
+        await fleet.leases.release(lease)
+        await tell(fleet, [Message(session, n)])
+        raise
+    except Exception:
+        await fleet.leases.release(lease, watch_ms=RETRY_MS)
+        raise
+
+
+class _Attendance:
+    """One holding of one lease."""
+
+    def __init__(self, fleet: Fleet, runner: TurnRunner, lease: Lease, n: int) -> None:
+        self._fleet = fleet
+        self._runner = runner
+        self._lease = lease
+        self._log = fleet.log(lease.session)
+        self._wanted = n
+        self._tidied = False
+        self._woken = False
+        self._turn = 0
+        self._workflow: str | None = None
+        self._delay_seconds = 0.0
+
+    async def run(self) -> None:
+        idle_looks = 0
+        while True:
+            try:
+                look = await self._look()
+            except HeadMoved:
+                look = Look.AGAIN
+            except TurnFenced:
+                look = Look.FENCED
+            match look:
+                case Look.AGAIN:
+                    idle_looks += 1
+                    if idle_looks > _LOOKS:
+                        raise SessionNeverRests(self._lease.session)
+                    if idle_looks > 3:
+                        await self._fleet.clock.sleep(0.05)
+                    continue
+                case Look.ENDED if self._woken or self._wanted > self._turn:
+                    idle_looks = 0
+                    continue
+                case Look.HANDED_BACK:
+                    await self._fleet.leases.release(self._lease)
+                    message = Message(self._lease.session, self._turn, self._workflow, child=True)
+                    await tell(self._fleet, [message], delay_seconds=self._delay_seconds)
+                    return
+                case _:
+                    pass
+            settled = _SETTLED_MS if look is Look.ENDED else None
+            if not await self._fleet.leases.release(self._lease, watch_ms=settled):
+                return
+            self._woken = True
+
+    async def _look(self) -> Look:
+        head = await self._log.head()
+        if head is not None and head.deleted:
+            await clean_deleted(self._fleet, self._log, head)
+            return Look.IDLE
+        next_turn = 1
+        if head is not None:
+            if await self._log.over(head) is None:
+                return await self._go_on(head)
+            if 0 < self._wanted <= head.turn and not self._tidied:
+                self._tidied = True
+                await tidy(self._fleet, self._log, head)
+            next_turn = head.turn + 1
+        entry = await self._log.entry(next_turn)
+        if entry is None:
+            return Look.IDLE
+        if self._fleet.draining():
+            return self._hand_back(entry.n, entry.workflow, 0.0)
+        opened = await self._log.claim(head, entry, by="fleet")
+        if opened is None:
+            return Look.AGAIN
+        self._fleet.cleaner.remove(opened.garbage)
+        return await self._work(opened, None)
+
+    async def _go_on(self, head: Head) -> Look:
+        """The head's turn is open and nobody holds it: resume it, or see to its children."""
+        entry = await self._log.entry(head.turn)
+        if entry is None:
+            # Removed after an end this look has not seen, or lost for good.
+            again = await self._log.head()
+            if again != head or await self._log.over(head) is not None:
+                return Look.AGAIN
+            entry = InboxEntry(head.session, head.turn, head.entry, LOST, head.workflow, {}, 0)
+        if head.by == LOCAL and entry.cancel is None:
+            return Look.IDLE  # a library's or command's process has it; only a cancel takes it away
+        if self._lease.lost():
+            return Look.FENCED
+        if self._fleet.draining():
+            return self._hand_back(head.turn, head.workflow, 0.0)
+        chain = await self._log.read_chain(head)
+        joined: list[JsonObject] | None = None
+        if chain.suspension is not None:
+            joined = await answers(self._fleet, head, chain.suspension)
+            if joined is None:
+                await pump(self._fleet, head, chain.suspension, cancel=entry.cancel)
+                return Look.SUSPENDED
+        opened = await self._log.take_over(head, entry, chain, by="fleet")
+        return Look.AGAIN if opened is None else await self._work(opened, joined)
+
+    async def _work(self, opened: OpenLog, joined: list[JsonObject] | None) -> Look:
+        """Run the turn to its end, its suspension, or its handing back."""
+        entry = opened.entry
+        self._turn, self._workflow = opened.turn, opened.head.workflow
+        if entry.kind == DELETE:
+            end = await run_delete(self._fleet, self._log, opened)
+            if end is not None:
+                await self._settle(opened, end)
+            return Look.ENDED
+        cancel = await self._cancelled(entry)
+        turn = OpenTurn(self._fleet, self._lease, opened, joined=joined, cancel=cancel)
+        if entry.kind in (LOST, LOCAL) or turn.attempts > MAX_ATTEMPTS:
+            record, outcome = await self._runner.worker_lost(turn)
+            await turn.end(record, outcome)
+        else:
+            try:
+                await self._runner.run(turn)
+            except HandBack as back:
+                await opened.release()
+                return self._hand_back(opened.turn, opened.head.workflow, back.delay_seconds)
+        if turn.suspended is not None:
+            await start_children(self._fleet, opened.head, turn.suspended)
+            return Look.SUSPENDED
+        if turn.ended is None:
+            raise TurnMisuse(f"turn {opened.session}.{opened.turn} was neither ended nor suspended")
+        await self._settle(opened, turn.ended)
+        return Look.ENDED
+
+    async def _cancelled(self, entry: InboxEntry) -> str | None:
+        if entry.cancel is not None:
+            return entry.cancel
+        if entry.expires_ms is not None and await self._fleet.clock.now_ms() > entry.expires_ms:
+            return Stop.EXPIRED
+        return await self._fleet.leases.cancel_hint(entry.session, entry.n)
+
+    async def _settle(self, opened: OpenLog, end: EndedTurn) -> None:
+        """Pay what the turn owes, then hand over what it leaves."""
+        if await pay(self._fleet, self._log, opened.head, end, opened.entry):
+            self._fleet.cleaner.remove(end.litter(self._log.keys.life(opened.head.life)))
+            self._fleet.cleaner.remove_entry(self._log.keys.inbox(end.turn))
+
+    def _hand_back(self, turn: int, workflow: str, delay_seconds: float) -> Look:
+        self._turn, self._workflow, self._delay_seconds = turn, workflow, delay_seconds
+        return Look.HANDED_BACK
