@@ -110,7 +110,11 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ListedObject]:
-        """Every object whose key starts with `prefix` and sorts after `after`, in key order, page by page."""
+        """Every object whose key starts with `prefix` and sorts after `after`, in key order, page by page.
+
+        Some servers list folder by folder, `a/x` before `a-b/x`: nothing is lost, but only among names of one folder
+        and one width may a caller rely on the order, and give an `after`.
+        """
         ...
 
     async def delete(self, keys: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from storage.conformance import Check, conformance_checks
 from storage.directory import DirectoryStore
 from storage.memory import MemoryStore
+from storage.s3 import S3Store
 
 CHECKS = [pytest.param(check, id=check.__name__) for _, check in conformance_checks()]
 
@@ -26,3 +27,9 @@ async def test_the_directory_store_conforms(check: Check, fsync: bool, tmp_path:
     store = DirectoryStore(tmp_path / "root", fsync=fsync)
     await check(store)
     await store.close()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+async def test_the_s3_store_conforms(check: Check, s3_store: S3Store) -> None:
+    """05 §5."""
+    await check(s3_store)
