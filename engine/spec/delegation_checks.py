@@ -8,7 +8,7 @@ from typing import Final
 from engine.governance.names import DELEGATION_PREFIX
 from engine.spec.diagnostics import shown
 from engine.spec.document_rules import MANUAL
-from engine.spec.loader import LoadedWorkflow, load_workflow
+from engine.spec.loader import LoadedWorkflow, contract_problem, load_workflow
 from engine.spec.model import Spec
 from engine.spec.paths import slug_ok
 from engine.spec.report import Report
@@ -67,14 +67,14 @@ def check_delegations(report: Report, tree: AuthoringTree, spec: Spec) -> None:
 
 def _check_target(report: Report, target: LoadedWorkflow, name: str, at: Path) -> None:
     if target.spec is None or target.issues:
-        report.add(
-            "error",
-            "delegation.missing",
-            _FIELD,
-            f"sub-workflow '{name}' cannot be used: {target.issues[0].message}",
-            at=at,
-        )
+        text = f"sub-workflow '{name}' cannot be used: {target.issues[0].message}"
+        report.add("error", "delegation.missing", _FIELD, text, at=at)
         return
+    problem = contract_problem(target.spec)
+    if problem is not None:
+        report.add(
+            "error", "delegation.missing", _FIELD, f"sub-workflow '{name}' cannot be used: {problem}", at=at
+        )
     if target.spec.trigger(MANUAL) is None:
         text = f"sub-workflow '{name}' declares no trigger '{MANUAL}', by which it would be called"
         report.add("error", "delegation.no-manual", _FIELD, text, at=at)

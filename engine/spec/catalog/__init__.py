@@ -1,0 +1,1 @@
+"""What each diagnostic identifier means: plain data, read through `engine.spec.reference`."""
