@@ -1,0 +1,136 @@
+"""The inline driver: turns and their children run in this process, bounded by the assembly's concurrency (design: one
+engine, two drivers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from core.jsontext import Json, JsonObject
+from engine.host.session_folder import SessionFolder
+from engine.models.scope import ScriptPlay
+from engine.session.outcome import Outcome
+from engine.session.state import SessionState
+from engine.spec.spec_hash import snapshot_bytes
+from engine.turn.assembly import Assembly
+from engine.turn.context import RECURSION_LIMIT, ToolMock, TurnContext
+from engine.turn.loop import Suspended, advance
+from engine.turn.ports import TurnLog
+from engine.turn.recorder import EventStream, Recorder
+from engine.turn.scripts import SessionScripts
+from engine.workspace.router import Workspace
+from engine.workspace.seed import seed_files
+from engine.workspace.session_files import FoldedSessionFiles
+
+
+@dataclass(frozen=True)
+class TurnOptions:
+    """What one turn may vary. `play` is shared by a root session and its children (ruling 20)."""
+
+    recursion_limit: int = RECURSION_LIMIT
+    config: RunnableConfig = field(default_factory=RunnableConfig)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    mock: ToolMock | None = None
+    play: ScriptPlay | None = None
+
+
+def turn_context(
+    assembly: Assembly,
+    state: SessionState,
+    log: TurnLog,
+    events: EventStream,
+    options: TurnOptions = TurnOptions(),
+) -> TurnContext:
+    """Everything one turn needs, over one session's folded state."""
+    rec = Recorder(state, log, events)
+    files = session_files(state, log, rec)
+    return TurnContext(
+        assembly=assembly,
+        state=state,
+        rec=rec,
+        log=log,
+        workspace=Workspace(files, assembly.wiring.mount_table),
+        scripts=SessionScripts(assembly.wiring.sandbox),
+        play=options.play if options.play is not None else ScriptPlay(state.script_used),
+        config=options.config,
+        recursion_limit=options.recursion_limit,
+        clock=options.clock,
+        mock=options.mock,
+    )
+
+
+def session_files(state: SessionState, log: TurnLog, rec: Recorder) -> FoldedSessionFiles:
+    return FoldedSessionFiles.from_json(
+        state.files, put_blob=log.put_blob, get_blob=log.get_blob, record=rec.add_change
+    )
+
+
+class InlineDriver:
+    """Runs sessions of one folder in this process."""
+
+    def __init__(self, folder: SessionFolder, events: EventStream) -> None:
+        self.folder, self.events = folder, events
+
+    async def run(
+        self, assembly: Assembly, session_id: str, body: JsonObject, options: TurnOptions = TurnOptions()
+    ) -> tuple[Outcome, JsonObject | None]:
+        """One turn to its outcome, and what it answers its caller when it has one. The session is held meanwhile.
+
+        Raises: `SessionNotResumableError`; `asyncio.CancelledError` after the turn ended `turn-cancelled`.
+        """
+        async with self.folder.hold(session_id):
+            state, log = await self.folder.open(session_id, assembly.spec.slug, body)
+            if state.spec_hash != assembly.spec_hash:
+                await self.folder.put_spec(assembly.spec_hash, snapshot_bytes(assembly.spec.document))
+            if options.play is None:
+                # every child below plays this session's copy of the script
+                options = replace(options, play=ScriptPlay(state.script_used))
+            ctx = turn_context(assembly, state, log, self.events, options)
+            result = await advance(ctx, body)
+            while isinstance(result, Suspended):
+                answers = await self._run_children(assembly, result.calls, options)
+                result = await advance(ctx, body, answers=answers)
+            return result.outcome, ctx.answer
+
+    async def seed(self, assembly: Assembly, session_id: str, files: Mapping[str, Json]) -> None:
+        """Write input files before a turn; the log holds them like any file (05 §7)."""
+        async with self.folder.hold(session_id):
+            state, log = await self.folder.open(session_id, assembly.spec.slug, {})
+            rec = Recorder(state, log, EventStream(None))
+            await seed_files(session_files(state, log, rec), files, assembly.wiring.mount_table)
+            await rec.end({"kind": "seeded"})
+
+    async def _run_children(
+        self, assembly: Assembly, calls: Sequence[Mapping[str, Any]], options: TurnOptions
+    ) -> list[JsonObject]:
+        room = asyncio.Semaphore(assembly.bounds.max_concurrent)
+
+        async def one(call: Mapping[str, Any]) -> JsonObject:
+            async with room:
+                return await self._run_child(assembly, call, options)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(call)) for call in calls]
+        return [task.result() for task in tasks]
+
+    async def _run_child(
+        self, assembly: Assembly, call: Mapping[str, Any], options: TurnOptions
+    ) -> JsonObject:
+        try:
+            child = assembly.child(call["workflow"])
+            _, answer = await self.run(child, call["child"], call["input"], options)
+        except Exception as error:
+            return {
+                "kind": "refused",
+                "turn": call["n"],
+                "reason": str(error),
+                "code": getattr(error, "code", "turn-error"),
+            }
+        assert answer is not None
+        return answer

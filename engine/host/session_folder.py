@@ -1,0 +1,207 @@
+"""Sessions on an object store, as one process of the library or the command reads and drives them.
+
+The same objects as the fleet's, without its inbox: a turn is claimed directly, under a file lock where the store is a
+directory. A turn of a local process that died is settled `failed`, `turn-error`; one in a fleet's hands is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from core.jsontext import JsonObject
+from engine.errors import SessionNotResumableError
+from engine.session.outcome import outcome_of
+from engine.session.state import RECORD_VERSION, SessionState
+from engine.turn.ports import Stop
+from storage.filelock import LockHeld, exclusive
+from storage.keys import decode_segment, encode_segment
+from storage.logstore import LogStore
+from storage.objects import ObjectStore
+from storage.records import Head, InboxEntry
+from storage.sessionlog import OpenLog, SessionLog
+
+LOCAL = "local"
+WORKER_LOST = "worker lost"
+
+
+class LocalTurnLog:
+    """One locally driven turn (the `TurnLog` port)."""
+
+    def __init__(self, log: OpenLog) -> None:
+        self._log = log
+        self.session_id, self.turn = log.session, log.turn
+        self.ended = False
+
+    async def commit(self, record: JsonObject) -> None:
+        await self._log.commit(record)
+
+    async def end(self, record: JsonObject, outcome: JsonObject) -> None:
+        ended = await self._log.end(record, outcome)
+        self.ended = True
+        keys = self._log.log.keys.life(self._log.head.life)
+        await self._log.log.files.store.delete([*self._log.garbage, *ended.litter(keys)])
+
+    async def suspend(self, record: JsonObject, calls: Sequence[JsonObject], width: int) -> None:
+        # the driver of this very process runs the children: an ordinary step, the fold knows it waits
+        await self._log.commit(record)
+
+    async def put_blob(self, body: bytes) -> str:
+        return await self._log.put_blob(body)
+
+    async def get_blob(self, name: str) -> bytes | None:
+        return await self._log.get_blob(name)
+
+    def stop(self) -> Stop | None:
+        return None
+
+    async def interrupted(self) -> Stop:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class SessionFolder:
+    """Every session of one store."""
+
+    def __init__(self, store: ObjectStore, *, lock_root: Path | None = None) -> None:
+        self.files = LogStore(store)
+        self._lock_root = lock_root
+        self._held: set[str] = set()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def head(self, session_id: str) -> Head | None:
+        head = await SessionLog(self.files, session_id).head()
+        return None if head is None or head.deleted else head
+
+    async def load(self, session_id: str) -> SessionState | None:
+        """The session's state as of its last ended turn, plus what its open turn has committed. None: it has not run."""
+        log = SessionLog(self.files, session_id)
+        head = await log.head()
+        if head is None or head.deleted:
+            return None
+        return await fold_session(log, head)
+
+    async def session_ids(self) -> AsyncIterator[str]:
+        """Every session with a head, in key order."""
+        last: str | None = None
+        async for listed in self.files.store.list(""):
+            segment, _, rest = listed.key.partition("/")
+            if segment.startswith("_") or segment == last or not rest.startswith("checkpoints/"):
+                continue
+            last = segment
+            session_id = decode_segment(segment)
+            if session_id is None:  # a shortened id: its head says it in full
+                head = await self.files.store.get(f"{segment}/checkpoints/head")
+                session_id = Head.read("", head.body, head.etag, head.modified_ms).session if head else None
+            if session_id is not None:
+                yield session_id
+
+    async def put_spec(self, spec_hash: str, body: bytes) -> None:
+        """Keep the document a turn runs under, unless it is there (05 §3)."""
+        await self.files.store.put(f"_specs/{spec_hash}.json", body, if_absent=True)
+
+    async def get_spec(self, spec_hash: str) -> bytes | None:
+        found = await self.files.store.get(f"_specs/{encode_segment(spec_hash)}.json")
+        return found.body if found is not None else None
+
+    # -- driving -------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def hold(self, session_id: str) -> AsyncGenerator[None]:
+        """One writer per session, refused at once. Raises: `SessionNotResumableError`."""
+        if session_id in self._held:
+            raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
+        self._held.add(session_id)
+        try:
+            async with self._lock(session_id):
+                yield
+        except LockHeld as held:
+            raise SessionNotResumableError(session_id, "running", str(held)) from None
+        finally:
+            self._held.discard(session_id)
+
+    def _lock(self, session_id: str) -> AbstractAsyncContextManager[None]:
+        if self._lock_root is None:
+            return nullcontext()
+        return exclusive(self._lock_root / ".locks" / encode_segment(session_id))
+
+    async def open(
+        self, session_id: str, workflow: str, body: JsonObject
+    ) -> tuple[SessionState, LocalTurnLog]:
+        """Claim the session's next turn; the caller holds it. Raises: `SessionNotResumableError`."""
+        log = SessionLog(self.files, session_id)
+        for _ in range(3):
+            head = await log.head()
+            if head is not None and not head.deleted and await log.over(head) is None:
+                await self._settle_dead(log, head)
+                continue
+            live = None if head is None or head.deleted else head
+            state = SessionState(session_id, workflow) if live is None else await fold_session(log, live)
+            entry = InboxEntry(
+                session=session_id,
+                n=1 if head is None else head.turn + 1,
+                id=self.files.new_id(),
+                kind=LOCAL,
+                workflow=workflow,
+                input={},
+                at_ms=time.time_ns() // 1_000_000,
+            )
+            opened = await log.claim(live, entry, by=LOCAL)
+            if opened is not None:
+                return state, LocalTurnLog(opened)
+        raise SessionNotResumableError(session_id, "running", "another process took its turn")
+
+    async def _settle_dead(self, log: SessionLog, head: Head) -> None:
+        """End a turn whose local process died; one a fleet holds is not ours to touch (ruling 11)."""
+        if head.by != LOCAL:
+            raise SessionNotResumableError(log.session, "running", "its turn is in a fleet's hands")
+        entry = InboxEntry(
+            session=log.session,
+            n=head.turn,
+            id=head.entry,
+            kind=LOCAL,
+            workflow=head.workflow,
+            input={},
+            at_ms=0,
+        )
+        chain = await log.read_chain(head)
+        taken = await log.take_over(head, entry, chain, by=LOCAL)
+        if taken is None:
+            return
+        state = await fold_session(log, head)
+        record = lost_record(state, head.turn)
+        await LocalTurnLog(taken).end(record, outcome_of(state).to_json())
+
+
+def lost_record(
+    state: SessionState, turn: int, *, code: str = "turn-error", reason: str = WORKER_LOST
+) -> JsonObject:
+    """Fold and return the record that ends a turn whose process is gone."""
+    changes: list[JsonObject] = []
+    if state.turn < turn:
+        changes.append({"t": "resume", "turn": turn, "disposition": "turn"})
+    changes.append({"t": "fail", "code": code, "reason": reason})
+    for change in changes:
+        state.apply(change)
+    return {"v": RECORD_VERSION, "at": time.time_ns() // 1_000_000, "changes": changes}
+
+
+async def fold_session(log: SessionLog, head: Head) -> SessionState:
+    """Fold every record the head leads to, the open turn's included."""
+    state = SessionState(log.session, head.workflow)
+    for record in await log.history(head):
+        state.apply_record(record)
+    ended = await log.over(head)
+    records: Sequence[Any] = (
+        ended.records
+        if ended is not None
+        else [o.record for o in (await log.read_chain(head)).objects if o.record is not None]
+    )
+    for record in records:
+        state.apply_record(record)
+    return state

@@ -1,0 +1,115 @@
+"""Built-in file and sandbox tools, and a host's LangChain tools, in the loop's one shape.
+
+A host tool marks itself `at_most_once` in its `metadata`. What it answers becomes text; a mapping or list becomes JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from core.jsontext import JsonObject, text
+from core.paths import canonical
+from engine.governance.names import EVAL, RUN
+from engine.session.messages import text_of
+from engine.turn.tools import Tool, ToolCallContext, ToolRun, object_schema
+from engine.workspace.images import ImageOptions
+from engine.workspace.tools import FILE_TOOLS, FileTool, ToolContext, ToolResult
+
+_EVAL_DESCRIPTION = (
+    "Run JavaScript in a sandbox: top-level await, `tools.<name>(args)` as async functions in camelCase, console.log. "
+    "Answers the last expression. State lasts for the turn. No network, no Node."
+)
+_RUN_DESCRIPTION = (
+    "Run a script of an enabled skill. It reads `args` (yours, plus args.variables) and `tools`."
+)
+
+
+#: the host tool call being run in this context; `archmax.current_tool_call()` reads it
+current_call: ContextVar[ToolCallContext | None] = ContextVar("archmax_tool_call", default=None)
+
+
+def builtin_tools(images: ImageOptions | None) -> dict[str, Tool]:
+    tools = {name: _file_tool(tool, images) for name, tool in FILE_TOOLS.items()}
+    tools[EVAL] = Tool(
+        EVAL, _EVAL_DESCRIPTION, object_schema({"code": {"type": "string"}}, ("code",)), _not_run_here
+    )
+    tools[RUN] = Tool(
+        RUN,
+        _RUN_DESCRIPTION,
+        object_schema({"file_path": {"type": "string"}, "args": {"type": "object"}}, ("file_path",)),
+        _not_run_here,
+    )
+    return tools
+
+
+async def _not_run_here(_args: JsonObject, _context: ToolCallContext) -> ToolResult:
+    raise RuntimeError("sandbox tools are run by the session's scripts")
+
+
+def _file_tool(tool: FileTool[Any], images: ImageOptions | None) -> Tool:
+    async def run(args: JsonObject, context: ToolCallContext) -> ToolResult:
+        return await tool.call(
+            args,
+            ToolContext(
+                workspace=context.workspace,
+                visible=context.visible,
+                caller="model" if context.origin in ("agent", "grader") else "script",
+                images=images if context.origin in ("agent", "grader") else None,
+            ),
+        )
+
+    schema = tool.schema()
+    return Tool(tool.name, tool.description, schema["parameters"], run, outside=lambda _args: False)
+
+
+def writes_outside(mount_of: Callable[[str], str | None], args: Mapping[str, Any]) -> bool:
+    """Whether a file tool's call touches a mount, whose content is not part of the session's fold."""
+    return any(
+        isinstance(args.get(name), str) and mount_of(canonical(args[name]).text) is not None
+        for name in ("file_path", "path", "source", "destination")
+    )
+
+
+def host_tool(tool: BaseTool) -> Tool:
+    schema = convert_to_openai_tool(tool)["function"]
+    return Tool(
+        name=tool.name,
+        description=schema.get("description", ""),
+        schema=schema.get("parameters") or object_schema({}),
+        run=_host_run(tool),
+        at_most_once=bool((tool.metadata or {}).get("at_most_once")),
+    )
+
+
+def _host_run(tool: BaseTool) -> ToolRun:
+    async def run(args: JsonObject, context: ToolCallContext) -> ToolResult:
+        token = current_call.set(context)
+        try:
+            answer = await tool.ainvoke(
+                {"type": "tool_call", "id": context.call_id, "name": tool.name, "args": args}, context.config
+            )
+        finally:
+            current_call.reset(token)
+        if isinstance(answer, ToolMessage):
+            if answer.status == "error":
+                raise RuntimeError(text_of(answer.content) or "the tool failed")
+            return ToolResult(_as_text(answer.content))
+        return ToolResult(_as_text(answer))
+
+    return run
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(
+        isinstance(block, Mapping) and block.get("type") == "text" for block in value
+    ):
+        return text_of(value)
+    return text(value)
