@@ -16,18 +16,7 @@ from archmax.cli.parser import Line, UsageError, assign
 
 if TYPE_CHECKING:
     from core.jsontext import JsonObject
-
-#: first segments of a session's own folder, which no session id may begin with (01 §1 rule 7)
-RESERVED_SESSION_ROOTS = (
-    "scratchpad",
-    "large_tool_results",
-    "conversation_history",
-    "checkpoints",
-    "artifacts",
-    "_specs",
-)
-#: first segments of the conventional mounts (07 §1)
-CONVENTIONAL_MOUNTS = ("skills", ".platform", "AGENTS.md")
+    from engine.governance.zones import MountPrefixes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +124,13 @@ def _choose(line: Line, workflows: Sequence[str]) -> tuple[str | None, tuple[str
     return words[0], words[1:]
 
 
+def conventional_mounts() -> MountPrefixes:
+    """The names of the mounts every workspace has from the command line (07 §1)."""
+    from engine.governance.zones import MountPrefixes
+
+    return MountPrefixes(dirs=("skills", ".platform"), files=("AGENTS.md",))
+
+
 def _only(line: Line, workflows: Sequence[str]) -> str:
     if len(workflows) == 1:
         return workflows[0]
@@ -161,17 +157,8 @@ def _check_session_id(line: Line, name: str, session_id: str | None) -> None:
     """Refuse an id no session can have (01 §1 rule 7)."""
     if session_id is None:
         return
-    segments = session_id.lstrip("/").split("/")
-    reason = None
-    if segments == [""]:
-        reason = "it is empty"
-    elif ".." in segments:
-        reason = "'..' is no part of an id"
-    elif segments[0] in RESERVED_SESSION_ROOTS:
-        reason = f"{segments[0]!r} is a reserved name"
-    elif segments[0] in CONVENTIONAL_MOUNTS:
-        reason = f"{segments[0]!r} is a mount"
-    elif "\0" in session_id:
-        reason = "it holds a null byte"
+    from engine.workspace.session_id import session_id_rejection
+
+    reason = session_id_rejection(session_id, conventional_mounts())
     if reason:
         raise UsageError(f"session id {session_id!r} cannot be used: {reason}", line.command)
