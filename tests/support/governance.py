@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.governance.kernel import ConsumerRule, ToolCall, Verdict, decide
+from engine.governance.kernel import ConsumerRule, RuleView, ToolCall, Verdict, decide
 from engine.governance.machine import Machine, SkillBundle, WorkflowDenials, compile_machine
 from engine.governance.tool_paths import declare_tool_paths
 from engine.governance.zones import MountPrefixes
@@ -68,3 +68,12 @@ def verdict(
 def rule(built: Machine, tool: str, args: Any = None, **more: Any) -> str:
     """The rule id of the verdict."""
     return verdict(built, tool, args, **more).rule_id
+
+
+def answering(found: Verdict | None) -> ConsumerRule:
+    """A host rule that answers the same to every call."""
+
+    def answer(_action: ToolCall, _view: RuleView) -> Verdict | None:
+        return found
+
+    return answer

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.governance.kernel import ConsumerRule, Move, RuleView, ToolCall, Verdict, decide_move
+from engine.governance.kernel import Move, ToolCall, Verdict, decide_move
 from engine.governance.machine import WorkflowDenials
 from engine.governance.names import CONTROL_TOOLS, DEFAULT_TOOLS
 from engine.spec.model import MountGrant, StateType, ToolEntry
-from tests.support.governance import entries, machine, rule, state, verdict
+from tests.support.governance import answering, entries, machine, rule, state, verdict
 
 READ = {"file_path": "notices/a.md"}
 
@@ -412,13 +412,6 @@ def test_denials_accumulate_down_the_chain() -> None:
 
 
 # --- consumer rules ----------------------------------------------------------------------------------------------
-
-
-def answering(found: Verdict | None) -> ConsumerRule:
-    def answer(_action: ToolCall, _view: RuleView) -> Verdict | None:
-        return found
-
-    return answer
 
 
 def test_a_consumer_rule_stands_after_denials_and_before_grants() -> None:
