@@ -92,7 +92,11 @@ class Lease(Protocol):
     session: str
 
     def lost(self) -> bool:
-        """Whether a renewal found another's token. One that found none has taken it again."""
+        """Whether a renewal found another's token. One that found none has taken it again.
+
+        Also true when the process was frozen for longer than the lease lasts, until it has renewed; not while Redis is away,
+        for then nobody else can take it either.
+        """
         ...
 
     def cancelled(self, n: int) -> str | None:
@@ -113,7 +117,9 @@ class Leases(Protocol):
     async def release(self, lease: Lease, *, watch_ms: int | None = None) -> bool:
         """One script: mine and woken → clear `wake`, True: visit again, still held. Mine → delete, not mine → leave: False.
 
-        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. Never raises.
+        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. Renewing stops **before** the
+        script is sent, and goes on only after True: a renewal under way would take the freed lease again, and nobody would
+        ever let it go. Never raises.
         """
         ...
 

@@ -63,12 +63,18 @@ async def attend(fleet: Fleet, runner: TurnRunner, session: str, n: int) -> None
     try:
         await _Attendance(fleet, runner, lease, n).run()
     except NewerFormat:
-        await fleet.leases.release(lease)
+        await _let_go(fleet, lease, RETRY_MS)
         await tell(fleet, [Message(session, n)])
         raise
     except Exception:
-        await fleet.leases.release(lease, watch_ms=RETRY_MS)
+        await _let_go(fleet, lease, RETRY_MS)
         raise
+
+
+async def _let_go(fleet: Fleet, lease: Lease, watch_ms: int | None = None) -> None:
+    """Release although somebody wants another look: the caller sees to it that one comes."""
+    while await fleet.leases.release(lease, watch_ms=watch_ms):
+        pass
 
 
 class _Attendance:
@@ -107,7 +113,7 @@ class _Attendance:
                     idle_looks = 0
                     continue
                 case Look.HANDED_BACK:
-                    await self._fleet.leases.release(self._lease)
+                    await _let_go(self._fleet, self._lease)
                     message = Message(self._lease.session, self._turn, self._workflow, child=True)
                     await tell(self._fleet, [message], delay_seconds=self._delay_seconds)
                     return
