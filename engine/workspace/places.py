@@ -47,7 +47,7 @@ class Place:
     @property
     def inner(self) -> str:
         """The mount's own name for it."""
-        assert self.mount is not None  # noqa: S101 - asked for mounted places only
+        assert self.mount is not None
         return self.mount.inner(self.path)
 
 

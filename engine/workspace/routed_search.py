@@ -215,7 +215,7 @@ class RoutedSearch:
             await off_loop(len(data), lambda: run.search("/" + mount.name, data))
 
     async def _glob_verbatim(self, place: Place, pattern: str, visible: Visible) -> GlobResult:
-        assert place.mount is not None  # noqa: S101
+        assert place.mount is not None
         answer, _ = await ask(place.mount.backend.glob, pattern, place.inner)
         if error := answer.get("error"):
             return {"error": str(error), "code": "failed"}
@@ -230,7 +230,7 @@ class RoutedSearch:
     async def _grep_verbatim(
         self, place: Place, needle: str, glob: str | None, count: int, visible: Visible
     ) -> GrepResult:
-        assert place.mount is not None  # noqa: S101
+        assert place.mount is not None
         answer, _ = await _ask_grep(place.mount, needle, place.inner, glob, GrepRun(needle, count))
         if error := answer.get("error"):
             return {"error": str(error), "code": "failed"}
@@ -246,7 +246,7 @@ def _verbatim(place: Place) -> bool:
 
 def _zone(mount: Mount, mounts: MountTable) -> Any:
     place = place_of(mount.name, mounts)
-    assert isinstance(place, Place)  # noqa: S101 - a mount's own name is a usable path
+    assert isinstance(place, Place)
     return place.zone
 
 

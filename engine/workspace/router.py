@@ -96,26 +96,19 @@ class Workspace:
 
     def readable(self, path: str) -> Place | Failure:
         """The place of a file to read."""
-        place = self.place(path)
-        if isinstance(place, Failure):
-            return place
-        if place.zone is Zone.ROOT or (
-            place.mount is not None and place.path == place.mount.name and not place.mount.is_file
-        ):
-            return failure("is_directory", place.shown)
-        if place.mount is None and in_authoring_plane(place.path):
+        place = self._file_place(path)
+        if isinstance(place, Place) and place.mount is None and in_authoring_plane(place.path):
             return failure("file_not_found", place.shown)
-        return internal(place) or place
+        return place
 
     def writable(self, path: str) -> Place | Failure:
         """The place of a file to write or remove."""
-        place = self.readable(path)
+        place = self._file_place(path)
         if isinstance(place, Failure):
             return place
         if place.zone is Zone.AUTHORED:
-            return failure(
-                "permission_denied", place.shown, f"'{place.shown}' is read-only: write under 'scratchpad/'"
-            )
+            sentence = f"'{place.shown}' is read-only: write under 'scratchpad/'"
+            return failure("permission_denied", place.shown, sentence)
         if place.zone is Zone.RUN_OFFLOAD:
             sentence = f"'{place.shown}' is managed by the runtime: write under 'scratchpad/'"
             return failure("permission_denied", place.shown, sentence)
@@ -124,11 +117,18 @@ class Workspace:
                 return failure("permission_denied", place.shown)
             if self.mounts.below(place.path) or place.path == SCRATCHPAD:
                 return failure("is_directory", place.shown)
-            if any(
-                file == place.path or place.path.startswith(file + "/") for file in self.mounts.prefixes.files
-            ):
+            if any(place.path.startswith(file + "/") for file in self.mounts.prefixes.files):
                 return failure("not_a_directory", place.shown)
         return place
+
+    def _file_place(self, path: str) -> Place | Failure:
+        place = self.place(path)
+        if isinstance(place, Failure):
+            return place
+        mount_folder = place.mount is not None and not place.mount.is_file and place.path == place.mount.name
+        if place.zone is Zone.ROOT or mount_folder:
+            return failure("is_directory", place.shown)
+        return internal(place) or place
 
     # --- listing -----------------------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Workspace:
         return await self.content(place) if place.mount is None else await self._raw_content(place)
 
     async def _raw_content(self, place: Place) -> Content | Failure:
-        assert place.mount is not None  # noqa: S101
+        assert place.mount is not None
         answer, code = await ask(place.mount.backend.read_raw, place.inner)
         if code:
             return failure(code, place.shown)
@@ -345,7 +345,7 @@ class Workspace:
         return await self._write_text(place, text)
 
     async def _write_text(self, place: Place, content: str) -> Failure | None:
-        assert place.mount is not None  # noqa: S101
+        assert place.mount is not None
         backend = place.mount.backend
         _, code = await ask(backend.write, place.inner, content)
         if code == "already_exists":  # a create-only store: replace what is there (05 OP-5)
@@ -361,7 +361,7 @@ class Workspace:
 
     async def upload(self, place: Place, data: bytes) -> Failure | None:
         """Bytes through a mount's `upload_files`."""
-        assert place.mount is not None  # noqa: S101
+        assert place.mount is not None
         if lacks(place.mount.backend, "upload_files"):
             return failure("unsupported", place.shown)
         answers, code = await ask_many(place.mount.backend.upload_files, [(place.inner, data)])

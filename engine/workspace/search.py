@@ -26,7 +26,7 @@ MAX_SEARCHED_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_WALKED_ENTRIES: Final = 100_000
 #: characters of a matching line that are returned
 MAX_LINE_CHARS: Final = 500
-_MAX_PATTERN_CHARS: Final = 1_000
+_MAX_PATTERN_CHARS: Final = 256
 _NEGATED_CLASS: Final = re.compile(r"(?<!\\)\[!")
 _BRACED: Final = re.compile(r"\{[^}]*/")
 
