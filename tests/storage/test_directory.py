@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from storage.directory import DirectoryStore
+from storage.filelock import LockHeld
 from storage.objects import InvalidKey, StoreConfigurationError, StoreUnavailable
 
 
@@ -93,17 +94,15 @@ async def test_keys_are_listed_in_the_order_of_their_bytes(store: DirectoryStore
         assert [item.key async for item in store.list("", after=key)] == keys[position + 1 :]
 
 
-@pytest.mark.parametrize("condition", [{}, {"if_absent": True}])
-async def test_a_key_below_or_above_another_is_refused(
-    store: DirectoryStore, condition: dict[str, bool]
-) -> None:
+@pytest.mark.parametrize("if_absent", [False, True])
+async def test_a_key_below_or_above_another_is_refused(store: DirectoryStore, if_absent: bool) -> None:
     """No key is the folder of another."""
     await store.put("a/b", b"x")
     with pytest.raises(InvalidKey, match="is the folder of other objects"):
-        await store.put("a", b"y", **condition)
+        await store.put("a", b"y", if_absent=if_absent)
     for below in ("a/b/c", "a/b/c/d"):
         with pytest.raises(InvalidKey, match="lies below an object"):
-            await store.put(below, b"y", **condition)
+            await store.put(below, b"y", if_absent=if_absent)
         assert await store.get(below) is None
     assert files(store.root) == ["a/b"]
 
@@ -140,7 +139,7 @@ async def test_a_disk_that_is_full_is_unavailable_and_leaves_nothing(
     """The outcome is an error of the store, not of the program."""
 
     def full(descriptor: int, body: bytes) -> int:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
@@ -150,13 +149,50 @@ async def test_a_disk_that_is_full_is_unavailable_and_leaves_nothing(
     assert await store.put("k", b"x", if_absent=True) is not None
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/sys").exists(), reason="needs a read-only place")
-async def test_a_place_that_cannot_be_written_is_a_configuration_error() -> None:
+async def test_a_root_that_is_a_file_is_a_configuration_error(tmp_path: Path) -> None:
     """Misconfiguration is told apart from an outage."""
-    place = Path("/proc/sys/archmax") if os.geteuid() == 0 else Path("/archmax")
-    store = DirectoryStore(place)
-    with pytest.raises((StoreConfigurationError, StoreUnavailable), match=str(place)):
-        await store.put("k", b"x")
+    (tmp_path / "file").write_text("x")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        store = DirectoryStore(root)
+        for condition in (True, False):
+            with pytest.raises(StoreConfigurationError, match="is a file"):
+                await store.put("k", b"x", if_absent=condition)
+        await store.close()
+
+
+async def test_a_file_system_without_hard_links_is_a_configuration_error(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating if absent rests on them."""
+
+    def refuse(source: object, target: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StoreConfigurationError, match="hard links"):
+        await store.put("k", b"x", if_absent=True)
+    assert files(store.root) == []
+
+
+async def test_a_write_forces_its_file_and_every_new_folder_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answered write survives a power cut."""
+    forced: list[str] = []
+    real = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        forced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    store = DirectoryStore(tmp_path / "root")
+    await store.put("S/log/1", b"x", if_absent=True)
+    assert forced[0].startswith(str(store.root / "@tmp"))
+    assert set(forced[1:]) == {str(tmp_path), *(str(store.root / name) for name in ("", "S", "S/log"))}
+    forced.clear()
+    await store.put("S/log/2", b"x", if_absent=True)
+    assert forced[1:] == [str(store.root / "S/log")]
     await store.close()
 
 
@@ -221,7 +257,7 @@ async def test_a_writer_killed_at_any_moment_leaves_whole_objects_and_no_lock(st
         assert process.stdout is not None
         await process.stdout.readline()
         while await store.get("S/log/000003") is None:
-            await asyncio.sleep(0)
+            pass
         process.kill()
         await process.communicate()
         head = await store.get("S/head")
@@ -234,8 +270,6 @@ async def test_a_writer_killed_at_any_moment_leaves_whole_objects_and_no_lock(st
 
 async def test_a_session_is_held_by_one_process(store: DirectoryStore) -> None:
     """05 §8, ruling 11: library and command hold a session by a file lock."""
-    from storage.filelock import LockHeld
-
     async with store.exclusive("any id / at all"):
         with pytest.raises(LockHeld) as caught:
             async with store.exclusive("any id / at all"):
@@ -246,5 +280,4 @@ async def test_a_session_is_held_by_one_process(store: DirectoryStore) -> None:
     async with store.exclusive("any id / at all"):
         pass
     assert not list((store.root / "@locks" / "held").iterdir())
-    with contextlib.suppress(FileNotFoundError):
-        assert [item async for item in store.list("")] == []
+    assert [item async for item in store.list("")] == []
