@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from core.errors import ArchmaxError
 
 
@@ -17,6 +19,7 @@ class SandboxUnavailableError(ArchmaxError):
         super().__init__(problem)
         self.problem = problem
 
+    @override
     def __str__(self) -> str:
         return f"the script sandbox is not available: {self.problem}"
 
@@ -30,6 +33,7 @@ class MalformedRegexError(ArchmaxError):
         super().__init__(pattern, flags, problem)
         self.pattern, self.flags, self.problem = pattern, flags, problem
 
+    @override
     def __str__(self) -> str:
         return f"malformed regex /{self.pattern}/{self.flags}: {self.problem}"
 
@@ -43,5 +47,6 @@ class RegexTimeoutError(ArchmaxError):
         super().__init__(pattern, flags, timeout_ms)
         self.pattern, self.flags, self.timeout_ms = pattern, flags, timeout_ms
 
+    @override
     def __str__(self) -> str:
         return f"regex /{self.pattern}/{self.flags} did not finish within {self.timeout_ms} ms"

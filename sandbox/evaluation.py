@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -140,7 +140,9 @@ class Report:
     name: str = "Error"
     message: str = ""
     stack: str = ""
-    forbidden: tuple[str, ...] = field(default=())
+    #: hardly any heap is left
+    exhausted: bool = False
+    forbidden: tuple[str, ...] = ()
 
 
 def truncated(content: str, limit: int) -> str:

@@ -25,6 +25,8 @@ _STACK_BYTES: Final = 1024 * 1024  # of the 8 MiB a main thread has
 _OFFSET_LINES: Final = 1000
 _FRAME: Final = re.compile(r"<input>:(\d+)(?::(\d+))?")
 _MAX_FRAMES: Final = 20
+#: share of the heap's limit beyond which a failed script leaves too little for another
+_EXHAUSTED: Final = 0.9
 _PRELUDE: Final = (Path(__file__).with_name("prelude.js")).read_text(encoding="utf-8")
 
 
@@ -68,6 +70,8 @@ def _read(connection: socket.socket, length: int) -> bytes | None:
 
 def _split(error: BaseException) -> tuple[str, str]:
     """Name and message of what the binding raised (`Name: message`, then the stack)."""
+    if str(error).strip() == "null":  # there was no memory left for an error object
+        return "InternalError", "out of memory"
     name, separator, message = str(error).partition("\n")[0].partition(": ")
     return (name, message) if separator else ("Error", str(error)[: wire.MAX_MESSAGE_CHARS])
 
@@ -176,13 +180,15 @@ class _Interpreter:
                 report["shown"] = self._own_lines(report["shown"])
             else:
                 report["stack"] = self._own_frames(report["stack"])
+                usage = self._context.memory()
+                report["exhausted"] = usage["malloc_size"] > _EXHAUSTED * usage["malloc_limit"]
         self._send(Kind.IDLE, json.dumps(state).encode())
 
-    def _emit(self, kind: str, text: str) -> None:
+    def _emit(self, kind: str, text: str, seq: int = 0, tool: str = "") -> None:
         """Called from JavaScript. Must not raise: the binding would corrupt the interpreter's state."""
         try:
             if kind == "C":
-                self._send(Kind.CALL, text.encode())
+                self._send(Kind.CALL, f"[{seq},{tool},{text}]".encode())
             else:
                 self._line(text)
         except BaseException:

@@ -1,6 +1,7 @@
 // What a script finds around it, and the bridge to the process that runs it. Evaluated once per interpreter, before
 // any script; its value is the bridge. Everything the bridge needs later is captured here, because a script may
 // replace any built-in. A script that does can spoil its own evaluation, never reach the host: only text crosses.
+// That text is always fresh from `stringify`: the binding cannot convert a string put together from long parts.
 (emit, limits) => {
   "use strict";
   const global = globalThis, { apply, construct, ownKeys, defineProperty } = Reflect;
@@ -109,7 +110,7 @@
     const text = typeof args === "object" && args !== null ? encode(args) : undefined;
     if (text === undefined || text[0] !== "{") throw new TE(`tools.${name} takes one object of arguments`);
     set(pending, ++issued, [resolve, reject]);
-    emit("C", `[${issued},${stringify(name)},${text}]`);
+    emit("C", text, issued, stringify(name));
   });
   const toolNamed = (name) => {
     if (!has(functions, name)) {

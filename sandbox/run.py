@@ -339,6 +339,7 @@ class Run:
             name=str(report.get("name", "Error")),
             message=str(report.get("message", "")),
             stack=str(report.get("stack", "")),
+            exhausted=report.get("exhausted") is True,
             forbidden=tuple(str(item) for item in report.get("forbidden", ())),
         )
 
@@ -376,8 +377,11 @@ class Run:
                 ScriptError(Fault.IMPORT, "ForbiddenSandboxImportError", message), forbidden=report.forbidden
             )
         if not report.ok:
-            error = self._script_error(report.name, report.message, report.stack)
-            return self._result(error, lost_state=error.fault is Fault.MEMORY)
+            name, message = report.name, report.message
+            if report.exhausted and message in ("", "the script threw null"):  # nothing left for an error object
+                name, message = "InternalError", "out of memory"
+            error = self._script_error(name, message, report.stack)
+            return self._result(error, lost_state=report.exhausted or error.fault is Fault.MEMORY)
         try:
             value = _loads(report.value_text.encode())
         except SandboxDiedError:
