@@ -153,18 +153,18 @@ class BackendError(ArchmaxError):
 
 
 _WORDING: Final[tuple[tuple[re.Pattern[str], ErrorCode], ...]] = (
-    (re.compile(r"is a directory|is_directory|isadirectory|not a file", re.IGNORECASE), "is_directory"),
-    (re.compile(r"not a directory|notadirectory", re.IGNORECASE), "not_a_directory"),
+    (re.compile(r"is.a.directory|is.directory|isadirectory|not a file", re.IGNORECASE), "is_directory"),
+    (re.compile(r"not.a.directory|notadirectory", re.IGNORECASE), "not_a_directory"),
     (re.compile(r"symlink|symbolic link|too many levels", re.IGNORECASE), "is_link"),
     (re.compile(r"not implemented|not support|unsupported", re.IGNORECASE), "unsupported"),
-    (re.compile(r"already exist|file exists", re.IGNORECASE), "already_exists"),
-    (re.compile(r"not found|no such|does not exist|doesn't exist|missing", re.IGNORECASE), "file_not_found"),
+    (re.compile(r"already.exist|file exists", re.IGNORECASE), "already_exists"),
+    (re.compile(r"not.found|no such|does not exist|doesn't exist|missing", re.IGNORECASE), "file_not_found"),
     (
         re.compile(r"denied|read.?only|forbidden|not permitted|not allowed", re.IGNORECASE),
         "permission_denied",
     ),
-    (re.compile(r"too large|too big|exceeds", re.IGNORECASE), "too_large"),
-    (re.compile(r"invalid path|traversal|outside|null byte|name too long", re.IGNORECASE), "invalid_path"),
+    (re.compile(r"too.large|too.big|exceeds", re.IGNORECASE), "too_large"),
+    (re.compile(r"invalid.path|traversal|outside|null byte|name too long", re.IGNORECASE), "invalid_path"),
 )
 
 
@@ -211,7 +211,7 @@ def explain(code: ErrorCode, path: str) -> str:
         case "invalid_path":
             return f"'{path}' is not a usable path"
         case "already_exists":
-            return f"'{path}' already exists"
+            return f"'{path}' already.exists"
         case "too_large":
             return f"'{path}' is too large for this"
         case "unsupported":

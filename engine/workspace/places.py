@@ -70,7 +70,7 @@ def place_of(path: str, mounts: MountTable) -> Place | Failure:
     if at.escaping:
         raise WorkspacePathEscapeError(_printable(path))
     if _unusable(at.text):
-        return failure("invalid_path", _printable(path))
+        return failure("invalid_path", "/" + _printable(at.text))
     text = at.text if at.text.strip() else ""  # blank text names the root, as the kernel reads it
     mount = mounts.of(text)
     zone = zone_of(text, False, None if mount is None else mount.name, mounts.prefixes)
