@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from engine.workspace.backend import (
@@ -54,18 +56,34 @@ async def test_an_answer_of_no_known_shape_is_a_failure(answer: object) -> None:
     assert await ask(lambda: answer) == ({}, "failed")
 
 
+def no_answer(_batch: Sequence[object]) -> list[object]:
+    return []
+
+
+def shapeless_answers(batch: Sequence[object]) -> list[object]:
+    return [None for _ in batch]
+
+
+def takes_anything(*_args: object, **_rest: object) -> None:
+    return None
+
+
 async def test_several_answers_must_be_one_for_each_file() -> None:
-    assert await ask_many(lambda _batch: [], ["/a"]) == ([], "failed")
-    assert await ask_many(lambda _batch: [None], ["/a"]) == ([{"error": "failed"}], None)
+    assert await ask_many(no_answer, ["/a"]) == ([], "failed")
+    assert await ask_many(shapeless_answers, ["/a"]) == ([{"error": "failed"}], None)
 
 
 async def test_a_function_that_returns_an_awaitable_is_awaited() -> None:
     backend = MemoryBackend({"a": "x"})
-    answer, code = await ask(lambda path: backend.read(path), "/a")
+
+    def read(path: str) -> object:
+        return backend.read(path)
+
+    answer, code = await ask(read, "/a")
     assert (answer["content"], code) == ("x", None)
 
 
 def test_whether_a_search_takes_the_cap_is_read_off_its_signature() -> None:
     assert accepts_max_count(MemoryBackend().grep)
     assert not accepts_max_count(SyncBackend().grep)
-    assert accepts_max_count(lambda *_args, **_rest: None)
+    assert accepts_max_count(takes_anything)
