@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from core.jsontext import JsonObject
+from engine.cases.checks import check_cases
 from engine.spec.diagnostics import Diagnostic
 from engine.spec.skills import DEFAULT_SOURCES, discover_skills
 from engine.spec.tree import DirectoryTree
@@ -66,5 +68,7 @@ def _validate(
     prefixes = build_mounts(default_mounts(at) if mounts is None else mounts).prefixes
     tree = DirectoryTree(at)
     registry = discover_skills(tree, DEFAULT_SOURCES if skills is None else skills)
-    result = validate_tree(tree, workflow, skills=registry, mounts=prefixes)
+    result = validate_tree(
+        tree, workflow, skills=registry, mounts=prefixes, case_checks=partial(check_cases, mounts=prefixes)
+    )
     return Validation(workflow, at, result.valid, result.diagnostics)

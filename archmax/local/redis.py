@@ -88,7 +88,7 @@ class EmbeddedRedis:
         server = find_server()
         temporary = Path(tempfile.mkdtemp(prefix="archmax-redis-")) if data_directory is None else None
         directory = temporary or data_directory
-        assert directory is not None  # noqa: S101 - one of the two is given
+        assert directory is not None
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             problem = ""
@@ -135,7 +135,7 @@ class EmbeddedRedis:
             )
         redis = cls(process, port, password, temporary)
         try:
-            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            assert process.stdin is not None
             try:
                 process.stdin.write(configuration.encode())
                 process.stdin.close()

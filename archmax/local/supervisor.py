@@ -68,6 +68,14 @@ class Supervisor:
         self._running: list[_Running] = []
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._failed = False
+
+    def fail(self, reason: str) -> None:
+        """End all because of something that is no part, and say what."""
+        if not self._stop.is_set():
+            self._failed = True
+            self._say(f"{self._style.bad(FAILED)} {reason}; stopping everything")
+            self._stop.set()
 
     def stop(self) -> None:
         """Ask for a clean end; asked a second time, kill what is left at once."""
@@ -76,7 +84,7 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> int:
-        """Returns: 0 after a stop that was asked for, 1 when a part ended by itself or never became ready."""
+        """Returns: 0 after a stop that was asked for, 1 when a part ended by itself, never became ready, or `fail`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
@@ -94,10 +102,13 @@ class Supervisor:
             started = [await self._start(part) for part in self._parts if part.stage == stage]
             for running in started:
                 if not await self._ready(running):
-                    return 0 if self._stop.is_set() else 1
+                    return self._verdict()
         self._say(self._style.dim("running; Ctrl-C stops everything"))
         await self._first_end()
-        return 0 if self._stop.is_set() else 1
+        return self._verdict()
+
+    def _verdict(self) -> int:
+        return 0 if self._stop.is_set() and not self._failed else 1
 
     async def _start(self, part: Part) -> _Running:
         # A pipe of our own: asyncio reports the end of a process only once its pipes are closed, and what the process

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from archmax.validation import validate_workflow
+from engine.spec.reference import diagnostics_by_id
 from tests.support.command import archmax, write_workflows
 
 
@@ -113,3 +114,34 @@ async def test_mount_names_are_checked_against_the_conventional_table(tmp_path: 
     file.write_text(file.read_text() + "    mounts: { allow: [elsewhere] }\n")
     ids = [diagnostic.id for diagnostic in (await validate_workflow("greet", tmp_path)).diagnostics]
     assert "mounts.unknown" in ids
+
+
+def test_a_diagnostic_is_explained_and_a_misspelt_one_gets_a_hint(tmp_path: Path):
+    explained = archmax("explain", "doc.lock-owner", cwd=tmp_path)
+    assert (explained.returncode, explained.stderr) == (0, "")
+    assert explained.stdout.startswith("doc.lock-owner: ")
+    misspelt = archmax("explain", "doc.lock-ownr", cwd=tmp_path)
+    assert (misspelt.returncode, misspelt.stdout) == (1, "")
+    assert "doc.lock-owner" in misspelt.stderr
+    assert misspelt.stderr.count("\n") == 1
+    listed = archmax("explain", cwd=tmp_path)
+    assert all(f"  {id_} " in listed.stdout for id_ in diagnostics_by_id())
+
+
+def test_the_schema_is_json(tmp_path: Path):
+    run = archmax("schema", "workflow", cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert json.loads(run.stdout)["required"] == ["states"]
+
+
+async def test_the_cases_of_a_workflow_are_checked_with_it(tmp_path: Path):
+    """07 §8, 06 §12."""
+    write_workflows(tmp_path, "greet")
+    tests = tmp_path / "workflows/greet/tests"
+    tests.mkdir()
+    (tests / "a.test.yaml").write_text("title: A\n")
+    result = await validate_workflow("greet", tmp_path)
+    assert [(d.id, d.file) for d in result.diagnostics][-1] == (
+        "case.schema",
+        "workflows/greet/tests/a.test.yaml",
+    )
