@@ -1,13 +1,34 @@
 """Settings of the command and of a fleet on this machine, read from the environment once, at the edge.
 
-The worker's and the API's settings are their own (`worker.settings`, `api.settings`); models read theirs as 05 §15
-says. `archmax.docs.configuration` writes the manual's list from all of them.
+What the processes of a fleet must agree on, and the model's endpoint, are `worker.settings`; the API's are its own.
+`archmax.docs.configuration` writes the manual's list from all of them.
 """
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field, SecretStr
+from typing import ClassVar, TypeVar
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing_extensions import override
+
+from core.errors import ArchmaxError
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+class SettingsError(ArchmaxError):
+    """Environment variables that cannot be used. Says which and why, never their values."""
+
+    code: ClassVar[str] = "settings"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    @override
+    def __str__(self) -> str:
+        return self.problem
 
 
 class CommandSettings(BaseSettings):
@@ -15,10 +36,6 @@ class CommandSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
 
-    host: str | None = Field(
-        None,
-        description="`package.module:function` that configures the agents of this process; importable as it stands",
-    )
     cli_no_banner: str | None = Field(None, description="any value: no banner")
     no_color: str | None = Field(
         None, validation_alias=AliasChoices("NO_COLOR"), description="any value: no colour; icons stay"
@@ -30,11 +47,25 @@ class CommandSettings(BaseSettings):
 
 
 class LocalSettings(BaseSettings):
-    """`archmax up`."""
+    """A fleet on this machine
+
+    `archmax up` starts a Redis of its own when `ARCHMAX_REDIS_URL` is unset.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
 
-    redis_url: SecretStr | None = Field(
-        None, description="Redis of the fleet; when it is unset, `archmax up` starts one of its own"
-    )
     flower_port: int = Field(5555, ge=1, le=65535, description="port of Flower under `archmax up`")
+
+
+def read_settings(settings: type[S]) -> S:
+    """An instance from the environment. Raises: `SettingsError` naming each variable that is wrong."""
+    try:
+        return settings()
+    except ValidationError as error:
+        prefix = settings.model_config.get("env_prefix", "")
+        problems = []
+        for problem in error.errors(include_input=False, include_context=False, include_url=False):
+            at = problem["loc"]
+            name = f"{prefix}{at[0]}".upper() if at else settings.__name__
+            problems.append(f"{name}: {problem['msg']}")
+        raise SettingsError("; ".join(problems)) from None

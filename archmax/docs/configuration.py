@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from pydantic_settings import BaseSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 #: where each package's settings are; a package may have none
-MODULES = ("archmax.settings", "api.settings", "worker.settings", "engine.settings", "engine.models.settings")
+MODULES = ("archmax.settings", "api.settings", "worker.settings")
 
 _HEAD = """\
 # Configuration
@@ -78,8 +79,11 @@ def _default(field: FieldInfo) -> str:
 def page() -> str:
     lines = [_HEAD]
     for settings in settings_classes():
-        heading = (settings.__doc__ or settings.__name__).strip().splitlines()[0].rstrip(".")
-        lines += [f"## {heading}", "", "| variable | default | meaning |", "| --- | --- | --- |"]
+        heading, _, text = (inspect.getdoc(settings) or settings.__name__).partition("\n")
+        lines += [f"## {heading.rstrip('.')}", ""]
+        if text.strip():
+            lines += [text.strip(), ""]
+        lines += ["| variable | default | meaning |", "| --- | --- | --- |"]
         lines += [
             f"| `{name}` | {default} | {meaning.replace('|', chr(92) + '|')} |"
             for name, default, meaning in variables(settings)

@@ -12,21 +12,22 @@ from archmax.cli.render.style import ACTIVE, style_for
 from archmax.local.fleet import LOOPBACK, LocalFleet
 from archmax.local.redis import EmbeddedRedis
 from archmax.local.supervisor import Supervisor
-from archmax.settings import LocalSettings
+from archmax.settings import LocalSettings, read_settings
+from worker.settings import FleetSettings
 
 _WATCH_SECONDS = 0.2
 
 
 async def run(invocation: Invocation) -> int:
-    settings = LocalSettings()
-    with _redis(settings) as (url, server):
+    local, fleet_settings = read_settings(LocalSettings), read_settings(FleetSettings)
+    with _redis(fleet_settings) as (url, server):
         fleet = LocalFleet(
             root=invocation.root,
             redis_url=url,
             workers=_count(invocation, "workers", 1, most=64),
             bind=invocation.options.get("bind", LOOPBACK),
             port=_count(invocation, "port", 8000, most=65535),
-            flower_port=_count(invocation, "flower-port", settings.flower_port, most=65535),
+            flower_port=_count(invocation, "flower-port", local.flower_port, most=65535),
         )
         style = style_for(invocation.err)
         supervisor = Supervisor(fleet.parts(), stream=invocation.err, style=style)
@@ -48,9 +49,9 @@ def _count(invocation: Invocation, name: str, default: int, *, most: int) -> int
 
 
 @contextlib.contextmanager
-def _redis(settings: LocalSettings) -> Generator[tuple[str, EmbeddedRedis | None]]:
+def _redis(settings: FleetSettings) -> Generator[tuple[str, EmbeddedRedis | None]]:
     """The URL of the configured Redis, or of one of our own. It is started on the loop's thread, with which it dies."""
-    if settings.redis_url is not None:
+    if "redis_url" in settings.model_fields_set:
         yield settings.redis_url.get_secret_value(), None
         return
     with EmbeddedRedis.start() as server:
