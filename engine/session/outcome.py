@@ -12,7 +12,7 @@ from core.jsontext import JsonObject
 from engine.session.messages import to_langchain
 from engine.session.state import SessionState
 
-Kind: TypeAlias = Literal["completed", "parked", "failed", "rejected", "refused"]
+Kind: TypeAlias = Literal["completed", "parked", "failed", "rejected", "refused", "cancelled"]
 NO_MESSAGE = "The sub-workflow completed without a message."
 
 
@@ -127,6 +127,8 @@ def outcome_of(state: SessionState) -> Outcome:
     }
     if state.refused is not None:
         kind: Kind = "rejected" if state.refused.get("rejected") else "refused"
+        if state.refused.get("cancelled"):
+            kind = "cancelled"
         return Outcome(
             kind=kind,
             state=state.position,

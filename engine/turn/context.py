@@ -19,10 +19,10 @@ from engine.models.scope import ScriptPlay
 from engine.session.messages import to_langchain
 from engine.session.state import SessionState
 from engine.spec.model import State
-from engine.turn.host_tools import writes_outside
 from engine.turn.ports import TurnLog
 from engine.turn.recorder import Recorder
 from engine.turn.tools import Tool
+from engine.workspace.effects import reaches_outside
 from engine.workspace.router import Workspace
 
 if TYPE_CHECKING:
@@ -125,9 +125,7 @@ class TurnContext:
 
     def reaches_outside(self, tool: Tool, args: Mapping[str, Any]) -> bool:
         """Whether a call's effect lies beyond the session's fold: host tools, and file tools on a writable mount."""
-        return tool.outside(args) or (
-            bool(self.assembly.mounts.writable) and writes_outside(self.assembly.mounts.mount_of, args)
-        )
+        return tool.outside(args) or reaches_outside(tool.name, args, self.assembly.mounts)
 
     def hand_down(self, body: Mapping[str, Any], disposition: str) -> None:
         """A decision or delivery for the child whose park this session presents (04 §9.2)."""

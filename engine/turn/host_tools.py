@@ -5,7 +5,7 @@ A host tool marks itself `at_most_once` in its `metadata`. What it answers becom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,7 +14,6 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from core.jsontext import JsonObject, text
-from core.paths import canonical
 from engine.governance.names import EVAL, RUN
 from engine.session.messages import text_of
 from engine.turn.tools import Tool, ToolCallContext, ToolRun, object_schema
@@ -66,14 +65,6 @@ def _file_tool(tool: FileTool[Any], images: ImageOptions | None) -> Tool:
 
     schema = tool.schema()
     return Tool(tool.name, tool.description, schema["parameters"], run, outside=lambda _args: False)
-
-
-def writes_outside(mount_of: Callable[[str], str | None], args: Mapping[str, Any]) -> bool:
-    """Whether a file tool's call touches a mount, whose content is not part of the session's fold."""
-    return any(
-        isinstance(args.get(name), str) and mount_of(canonical(args[name]).text) is not None
-        for name in ("file_path", "path", "source", "destination")
-    )
 
 
 def host_tool(tool: BaseTool) -> Tool:

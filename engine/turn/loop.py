@@ -132,8 +132,9 @@ async def _drive(ctx: TurnContext, body: JsonObject) -> Settled | Suspended:
         if step is Step.CHILDREN:
             assert s.suspended is not None
             return Suspended(tuple(s.suspended["calls"]))
-        if step in COUNTED:
+        if step in COUNTED or step is Step.OPEN:
             _check_stop(ctx)
+        if step in COUNTED:
             if s.steps >= ctx.recursion_limit:
                 rec.add(
                     "fail",
@@ -234,8 +235,10 @@ async def _interruptible(ctx: TurnContext, step: Coroutine[Any, Any, None]) -> N
 
 async def _stopped(ctx: TurnContext, stop: Stop) -> Settled:
     ctx.deferred.clear()
-    if ctx.state.turn < ctx.log.turn:
-        ctx.rec.add("resume", turn=ctx.log.turn, disposition="turn")
+    if ctx.state.turn < ctx.log.turn:  # it never began: the session stays as it was (ruling 22)
+        problem = {"code": "turn-cancelled", "message": "cancelled before it began", "cancelled": True}
+        ctx.rec.add("refuse", turn=ctx.log.turn, disposition="turn", problem=problem)
+        return Settled(await _end(ctx))
     if stop is Stop.DEADLINE:
         ctx.rec.add("fail", code="turn-deadline", reason="the turn spent its active time")
     else:

@@ -74,7 +74,7 @@ class Recorder:
         self._buffer.append(change)
         if self._events.active:
             for event in events_of(change, self.state):
-                self.live(event)
+                self._tell(event, recorded=True)
 
     def event(self, event_type: str, /, **fields: Any) -> None:
         """Record an event that changes nothing by itself."""
@@ -83,9 +83,15 @@ class Recorder:
 
     def live(self, event: JsonObject) -> None:
         """Tell an event without recording it: text deltas."""
+        self._tell(event, recorded=False)
+
+    def _tell(self, event: JsonObject, *, recorded: bool) -> None:
         origin = self.state.origin
         self._events.emit(
-            event, session_id=self.state.session_id, dispatch_id=origin.get("dispatchId") if origin else None
+            event,
+            session_id=self.state.session_id,
+            dispatch_id=origin.get("dispatchId") if origin else None,
+            recorded=recorded,
         )
 
     def variable_values(self) -> dict[str, Any]:

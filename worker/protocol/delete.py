@@ -15,13 +15,13 @@ from storage.limits import TOMB_MS
 from storage.objects import ListedObject
 from storage.records import EndedTurn, Head, LogKind, unpack
 from storage.sessionlog import OpenLog, SessionLog, TurnFenced
+from worker.protocol.dues import VOID
 from worker.protocol.fleet import Fleet
 from worker.protocol.join import settle_child
 from worker.protocol.timers import PURGE, set_timer
 
 #: the kind of a delete's inbox entry; `input.onlyAfter` names the turn that must still be the newest
 DELETE = "delete"
-VOID: JsonObject = {"kind": "void"}
 GONE: JsonObject = {"kind": "gone"}
 #: seals are smaller than this; only such objects are read before they are removed
 _SEAL_BYTES = 512

@@ -27,6 +27,8 @@ from worker.protocol.timers import set_timer
 TIMER = "timer"
 RETENTION = "retention"
 WEBHOOK = "webhook"
+#: the outcome of an input that had lost its sense when its turn came
+VOID: JsonObject = {"kind": "void"}
 
 
 def answer_of(entry: InboxEntry, outcome: JsonObject) -> JsonObject:

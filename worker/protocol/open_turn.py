@@ -57,6 +57,11 @@ class OpenTurn:
         return self._log.fence
 
     @property
+    def position(self) -> int:
+        """Objects committed under this fence."""
+        return self._log.position
+
+    @property
     def workflow(self) -> str:
         return self._log.head.workflow
 

@@ -1,7 +1,9 @@
 """The task `turn(S, n)`: take the session's lease, look at the session until nothing is to be done (docs/protocol.md §3).
 
-The message means "look at S" and carries no truth. A holder that was woken while it worked looks until the session is
-idle; one that was not, and has run the turn it was sent for, leaves: whoever accepted more has sent more.
+The message means "look at S" and carries no truth. A holder looks until the session is idle, with one shortcut: a turn
+that it opened itself, for the message that named it, and during which nobody woke it, needs no look afterwards. Whoever
+accepted more has sent more, and that message has found, or will find, either this lease or none. After a resume or a
+takeover the shortcut would be wrong: messages may have come while the turn was suspended or its worker dead.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class _Attendance:
         self._log = fleet.log(lease.session)
         self._wanted = n
         self._tidied = False
-        self._woken = False
+        self._thorough = n == 0
         self._turn = 0
         self._workflow: str | None = None
         self._delay_seconds = 0.0
@@ -109,12 +111,12 @@ class _Attendance:
                     if idle_looks > 3:
                         await self._fleet.clock.sleep(0.05)
                     continue
-                case Look.ENDED if self._woken or self._wanted > self._turn:
+                case Look.ENDED if self._thorough or self._wanted > self._turn:
                     idle_looks = 0
                     continue
                 case Look.HANDED_BACK:
                     await _let_go(self._fleet, self._lease)
-                    message = Message(self._lease.session, self._turn, self._workflow, child=True)
+                    message = Message(self._lease.session, 0, self._workflow, child=True)
                     await tell(self._fleet, [message], delay_seconds=self._delay_seconds)
                     return
                 case _:
@@ -122,7 +124,7 @@ class _Attendance:
             settled = _SETTLED_MS if look is Look.ENDED else None
             if not await self._fleet.leases.release(self._lease, watch_ms=settled):
                 return
-            self._woken = True
+            self._thorough = True
 
     async def _look(self) -> Look:
         head = await self._log.head()
@@ -171,7 +173,10 @@ class _Attendance:
                 await pump(self._fleet, head, chain.suspension, cancel=entry.cancel)
                 return Look.SUSPENDED
         opened = await self._log.take_over(head, entry, chain, by="fleet")
-        return Look.AGAIN if opened is None else await self._work(opened, joined)
+        if opened is None:
+            return Look.AGAIN
+        self._thorough = True
+        return await self._work(opened, joined)
 
     async def _work(self, opened: OpenLog, joined: list[JsonObject] | None) -> Look:
         """Run the turn to its end, its suspension, or its handing back."""

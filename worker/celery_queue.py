@@ -1,0 +1,70 @@
+"""The `Queue` port on Celery: tasks that carry ids, sent from a thread and never waited for beyond a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from worker.celery_app import SHARED_QUEUE, TURN_TASK, child_queue, turn_queue
+from worker.ports import BrokerUnavailable, Message
+
+
+class CeleryQueue:
+    """`app` is a producer's: short socket time-outs, so that a silent broker frees its thread soon."""
+
+    def __init__(self, app: Celery, redis: Redis, *, timeout_seconds: float = 1.0) -> None:
+        self._app, self._redis, self._timeout_seconds = app, redis, timeout_seconds
+        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="archmax-send")
+
+    async def alive(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._redis.ping()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise BrokerUnavailable(f"the broker does not answer ({type(error).__name__})") from error
+
+    async def send(self, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_seconds + 0.5):
+                await loop.run_in_executor(self._threads, self._send, list(messages), delay_seconds)
+        except (OperationalError, RedisError, OSError, TimeoutError) as error:
+            raise BrokerUnavailable(f"the broker does not take messages ({type(error).__name__})") from error
+
+    def _send(self, messages: list[Message], delay_seconds: float) -> None:
+        group = uuid.uuid4().hex if len(messages) > 1 else None
+        with self._app.producer_pool.acquire(block=True, timeout=self._timeout_seconds) as producer:
+            for index, message in enumerate(messages):
+                queue = _queue(message)
+                self._app.send_task(
+                    TURN_TASK,
+                    args=[message.session, message.n],
+                    task_id=f"{message.session}.{message.n}:{uuid.uuid4().hex[:8]}",
+                    queue=queue,
+                    countdown=delay_seconds or None,
+                    producer=producer,
+                    retry=False,
+                    group_id=group,
+                    group_index=index if group else None,
+                    parent_id=message.parent,
+                    root_id=message.parent,
+                    argsrepr=f"session={message.session} turn={message.n} workflow={message.workflow or '-'}",
+                    kwargsrepr="",
+                    ignore_result=True,
+                )
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _queue(message: Message) -> str:
+    if message.workflow is None or not message.workflow:
+        return SHARED_QUEUE
+    return child_queue(message.workflow) if message.child else turn_queue(message.workflow)

@@ -1,0 +1,201 @@
+"""One worker process: an event loop on a thread of its own, where every turn, lease, sweep and event lives.
+
+Celery's pool threads only hand their message to this loop and wait. The loop's clients live and die with it. Draining
+sets one flag: turns stop at their next commit and their messages go to another worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+
+from engine.spec.loader import list_workflows
+from sandbox import Sandbox
+from storage.logstore import LogStore
+from storage.objects import StoreUnavailable
+from worker.celery_app import create_app
+from worker.celery_queue import CeleryQueue
+from worker.events import EventPublisher, RedisNotices
+from worker.host import HostContext, load_host, wire_fleet
+from worker.ports import BrokerUnavailable
+from worker.protocol.deliveries import sweep_timers
+from worker.protocol.fleet import Fleet
+from worker.protocol.sweep import sweep_inbox, sweep_keys, sweep_watch
+from worker.protocol.visit import attend
+from worker.redis_clock import RedisClock
+from worker.redis_leases import PREFIX, RedisLeases
+from worker.runner import Assemblies, EngineRunner
+from worker.settings import FleetSettings, ModelEnvironment
+from worker.webhooks import WebhookPoster
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+SWEEP_SECONDS = 0.5
+LIST_SECONDS = 60.0
+#: one worker at a time lists the store; two do no harm
+LIST_LOCK = f"{PREFIX}lock:list"
+TIMER_SECONDS = 1.0
+KEYS_SECONDS = 3600.0
+
+
+def open_redis(settings: FleetSettings) -> Redis:
+    """A client for one event loop, bounded in time."""
+    return Redis.from_url(
+        settings.redis_url.get_secret_value(),
+        socket_timeout=settings.redis_timeout_seconds,
+        socket_connect_timeout=settings.redis_timeout_seconds,
+        health_check_interval=10,
+        decode_responses=True,
+    )
+
+
+class Runtime:
+    """Everything one process's loop holds. Built and closed on that loop."""
+
+    def __init__(self, settings: FleetSettings, environment: ModelEnvironment) -> None:
+        self.settings, self.environment = settings, environment
+        self.draining = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Raises: `HostError`, assembly and configuration errors, by name, before any turn is taken."""
+        settings = self.settings
+        self.redis = open_redis(settings)
+        self.store = settings.open_store()
+        self.files = LogStore(self.store)
+        self.sandbox = Sandbox()
+        host = await load_host(settings.host, HostContext(settings.root, None, "worker"))
+        wiring = wire_fleet(settings, self.environment, host, self.sandbox)
+        self.assemblies = Assemblies(wiring)
+        self.publisher = EventPublisher(self.redis, stream_seconds=settings.event_stream_seconds)
+        self.leases = RedisLeases(
+            self.redis, ttl_seconds=settings.lease_ttl_seconds, heartbeat_seconds=settings.heartbeat_seconds
+        )
+        self.queue = CeleryQueue(
+            create_app(settings), self.redis, timeout_seconds=settings.redis_timeout_seconds
+        )
+        self.webhooks = WebhookPoster()
+        self.fleet = Fleet(
+            files=self.files,
+            clock=RedisClock(self.redis),
+            queue=self.queue,
+            leases=self.leases,
+            notices=RedisNotices(self.redis, self.publisher),
+            webhooks=self.webhooks,
+            draining=lambda: self.draining,
+        )
+        self.runner = EngineRunner(
+            self.assemblies,
+            self.store,
+            self.publisher,
+            turn_deadline_seconds=settings.turn_deadline_seconds,
+            recursion_limit=host.get("recursion_limit", settings.recursion_limit),
+        )
+
+    def run_background(self) -> None:
+        """Renewal, events, cleaning and sweeps, each on its own."""
+        for name, work in (
+            ("renew", self.leases.run()),
+            ("events", self.publisher.run()),
+            ("clean", self._repeat(SWEEP_SECONDS, self.fleet.cleaner.run_once)),
+            ("watch", self._repeat(SWEEP_SECONDS, self._sweep_watch)),
+            ("list", self._list_store()),
+            ("timers", self._repeat(TIMER_SECONDS, self._sweep_timers)),
+            ("keys", self._repeat(KEYS_SECONDS, self._sweep_keys)),
+        ):
+            self._tasks.append(asyncio.create_task(work, name=f"archmax-{name}"))
+
+    async def attend(self, session: str, n: int) -> None:
+        await attend(self.fleet, self.runner, session, n)
+
+    async def close(self) -> None:
+        await self.publisher.flush()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.sandbox.close()
+        await self.webhooks.close()
+        self.queue.close()
+        await self.store.close()
+        await self.redis.aclose()
+
+    # -- background ----------------------------------------------------------------------------------------------
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except (BrokerUnavailable, StoreUnavailable) as error:
+                logger.warning("%s", error, extra={"action": "background_retry"})
+            except Exception:
+                logger.exception("background work failed", extra={"action": "background_failed"})
+
+    async def _sweep_watch(self) -> None:
+        if not self.draining:
+            await sweep_watch(self.fleet)
+
+    async def _list_store(self) -> None:
+        """At start, each minute, and at once when Redis has forgotten us: rebuild what Redis held from the store."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            try:
+                if loop.time() >= due or not await self.leases.boot_known():
+                    if await self.redis.set(LIST_LOCK, "1", nx=True, px=5_000):
+                        await sweep_inbox(self.fleet)
+                    due = loop.time() + LIST_SECONDS
+            except (BrokerUnavailable, StoreUnavailable) as error:
+                logger.warning("%s", error, extra={"action": "sweep_retry"})
+            except Exception:
+                logger.exception("the inbox sweep failed", extra={"action": "sweep_failed"})
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _sweep_timers(self) -> None:
+        await sweep_timers(self.fleet)
+
+    async def _sweep_keys(self) -> None:
+        await sweep_keys(self.fleet)
+
+
+class WorkerProcess:
+    """The loop thread and its runtime, as Celery's signals and tasks use it."""
+
+    def __init__(self, settings: FleetSettings, environment: ModelEnvironment) -> None:
+        self.runtime = Runtime(settings, environment)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="archmax-loop", daemon=True)
+
+    def start(self) -> None:
+        """Raises: what `Runtime.start` raises."""
+        self._thread.start()
+        self.call(self._start())
+
+    async def _start(self) -> None:
+        await self.runtime.start()
+        self.runtime.run_background()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop, wait here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def drain(self) -> None:
+        self.runtime.draining = True
+
+    def stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self.call(self.runtime.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        self._loop.close()
+
+    @property
+    def workflows(self) -> list[str]:
+        return list_workflows(self.runtime.assemblies.wiring.library.tree)

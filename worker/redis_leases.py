@@ -1,0 +1,235 @@
+"""Leases on Redis: who may look at a session now, who wants another look, and whom nobody holds any more.
+
+All of it hints (docs/protocol.md §3): order and fencing are the store's. Every step is one script, so that no two
+processes see a half of it, and time is the Redis server's. One task renews all leases of a process in one pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from worker.ports import BrokerUnavailable
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "archmax:"
+WATCH = f"{PREFIX}watch"
+BOOT = f"{PREFIX}boot"
+#: a wake-up outlives any holder's next look
+WAKE_SECONDS = 60
+CANCEL_SECONDS = 3600
+#: how far ahead an overdue session is pushed when it is sent again
+PUSH_MS = 30_000
+#: after Redis lost everything nobody but earlier holders takes a lease for this long
+BOOT_MS = 1_000
+
+# keys: lease, wake, watch, boot · args: token, ttl ms, session, wake seconds, boot ms
+_TAKE = """
+local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('SET', KEYS[4], ms, 'NX')
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); return 0 end
+if not held and ms - tonumber(redis.call('GET', KEYS[4])) < tonumber(ARGV[5]) then
+  redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[5]), ARGV[3]); return 0
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2])
+redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
+return 1
+"""
+# keys: lease, watch, cancel… · args: token, ttl ms, session
+_RENEW = """
+local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then return {0} end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
+return {1}
+"""
+# keys: lease, wake, watch · args: token, session, watch ms or ''
+_RELEASE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if redis.call('DEL', KEYS[2]) == 1 then return 1 end
+redis.call('DEL', KEYS[1])
+if ARGV[3] == '' then redis.call('ZREM', KEYS[3], ARGV[2]) else
+  local now = redis.call('TIME')
+  redis.call('ZADD', KEYS[3], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[3]), ARGV[2])
+end
+return 0
+"""
+# keys: watch · args: session, in ms
+_WATCH = """
+local now = redis.call('TIME')
+redis.call('ZADD', KEYS[1], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[2]), ARGV[1])
+"""
+# keys: watch · args: push ms, limit
+_OVERDUE = """
+local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms, 'LIMIT', 0, ARGV[2])
+for _, session in ipairs(due) do redis.call('ZADD', KEYS[1], ms + tonumber(ARGV[1]), session) end
+return due
+"""
+# keys: watch · args: session, push ms
+_MAY_SEND = """
+local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local at = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if at and tonumber(at) > ms then return 0 end
+redis.call('ZADD', KEYS[1], ms + tonumber(ARGV[2]), ARGV[1])
+return 1
+"""
+OVERDUE_LIMIT = 500
+
+
+def lease_key(session: str) -> str:
+    return f"{PREFIX}lease:{session}"
+
+
+def wake_key(session: str) -> str:
+    return f"{PREFIX}wake:{session}"
+
+
+def cancel_key(session: str, n: int) -> str:
+    return f"{PREFIX}cancel:{session}.{n}"
+
+
+class RedisLease:
+    """A lease of this process, as of its latest renewal."""
+
+    def __init__(self, session: str, token: str) -> None:
+        self.session = session
+        self.token = token
+        self.taken_over = False
+        #: turn number → reason of its cancel hint; `watched` are the numbers asked about
+        self.cancels: dict[int, str] = {}
+        self.watched: set[int] = set()
+
+    def lost(self) -> bool:
+        return self.taken_over
+
+    def cancelled(self, n: int) -> str | None:
+        self.watched.add(n)
+        return self.cancels.get(n)
+
+
+class RedisLeases:
+    """The `Leases` port. `run` must be running for leases to be renewed."""
+
+    def __init__(self, redis: Redis, *, ttl_seconds: float = 2.0, heartbeat_seconds: float = 0.5) -> None:
+        self._redis = redis
+        self._ttl_ms = round(ttl_seconds * 1000)
+        self._heartbeat_seconds = heartbeat_seconds
+        self._held: dict[str, RedisLease] = {}
+        self._take = redis.register_script(_TAKE)
+        self._renew = redis.register_script(_RENEW)
+        self._release = redis.register_script(_RELEASE)
+        self._watch = redis.register_script(_WATCH)
+        self._overdue = redis.register_script(_OVERDUE)
+        self._may_send = redis.register_script(_MAY_SEND)
+        #: leases found in another's hands, for the metrics
+        self.lost_count = 0
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    async def take(self, session: str) -> RedisLease | None:
+        token = secrets.token_hex(16)
+        if session in self._held:  # this process has it: the same answer as if another had
+            await self._ask(self._redis.set(wake_key(session), "1", ex=WAKE_SECONDS))
+            return None
+        taken = await self._ask(
+            self._take(
+                keys=[lease_key(session), wake_key(session), WATCH, BOOT],
+                args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS],
+            )
+        )
+        if not taken:
+            return None
+        lease = RedisLease(session, token)
+        self._held[session] = lease
+        return lease
+
+    async def release(self, lease: Any, *, watch_ms: int | None = None) -> bool:
+        held = cast(RedisLease, lease)
+        try:
+            woken = await self._ask(
+                self._release(
+                    keys=[lease_key(held.session), wake_key(held.session), WATCH],
+                    args=[held.token, held.session, "" if watch_ms is None else watch_ms],
+                )
+            )
+        except BrokerUnavailable:
+            woken = 0  # it runs out by itself, and the sweep finds what is left
+        if woken:
+            return True
+        self._held.pop(held.session, None)
+        return False
+
+    async def watch(self, session: str, in_ms: int) -> None:
+        await self._ask(self._watch(keys=[WATCH], args=[session, in_ms]))
+
+    async def overdue(self) -> list[str]:
+        return list(await self._ask(self._overdue(keys=[WATCH], args=[PUSH_MS, OVERDUE_LIMIT])))
+
+    async def may_send(self, session: str) -> bool:
+        return bool(await self._ask(self._may_send(keys=[WATCH], args=[session, PUSH_MS])))
+
+    async def hint_cancel(self, session: str, n: int, reason: str) -> None:
+        await self._ask(self._redis.set(cancel_key(session, n), reason, ex=CANCEL_SECONDS))
+
+    async def cancel_hint(self, session: str, n: int) -> str | None:
+        try:
+            return await self._ask(self._redis.get(cancel_key(session, n)))
+        except BrokerUnavailable:
+            return None
+
+    async def boot_known(self) -> bool:
+        """Whether Redis remembers us: when it does not, everything in it must be rebuilt from the store."""
+        return bool(await self._ask(self._redis.exists(BOOT)))
+
+    async def run(self) -> None:
+        """Renew every lease of this process until cancelled."""
+        while True:
+            await asyncio.sleep(self._heartbeat_seconds)
+            if self._held:
+                with contextlib.suppress(BrokerUnavailable):
+                    await self._renew_all()
+
+    async def _renew_all(self) -> None:
+        leases = list(self._held.values())
+        asked: list[tuple[RedisLease, list[int]]] = []
+        pipeline = self._redis.pipeline(transaction=False)
+        for lease in leases:
+            await self._renew(
+                keys=[lease_key(lease.session), WATCH],
+                args=[lease.token, self._ttl_ms, lease.session],
+                client=pipeline,
+            )
+            numbers = sorted(lease.watched)
+            for n in numbers:
+                pipeline.get(cancel_key(lease.session, n))
+            asked.append((lease, numbers))
+        answers = iter(await self._ask(pipeline.execute()))
+        for lease, numbers in asked:
+            mine = next(answers)
+            if not int(mine[0]) and not lease.taken_over:
+                lease.taken_over = True
+                self.lost_count += 1
+                logger.warning("lease lost", extra={"action": "lease_lost", "session": lease.session})
+            for n in numbers:
+                reason = next(answers)
+                if reason is not None:
+                    lease.cancels[n] = reason
+
+    async def _ask(self, operation: Awaitable[Any]) -> Any:
+        try:
+            return await operation
+        except (RedisError, OSError, TimeoutError) as error:
+            raise BrokerUnavailable(f"{type(error).__name__}: {error}") from error

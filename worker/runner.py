@@ -1,0 +1,312 @@
+"""The engine as the protocol runs it: one open turn through the assembly of its workflow.
+
+Keeps assemblies, looked at again when their files change, and the folded state of sessions whose turns came here before,
+so that a conversation is not folded again for every message. Both are caches: the log is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core.errors import ArchmaxError
+from core.jsontext import JsonObject
+from engine.errors import UnsupportedRuntimeContractError, WorkflowLoadError
+from engine.host.driver import TurnOptions, turn_context
+from engine.host.session_folder import lost_record
+from engine.session.outcome import outcome_of
+from engine.session.state import SessionState, UnknownChange
+from engine.spec.spec_hash import snapshot_bytes
+from engine.turn.assembly import Assembly, Wiring, assemble
+from engine.turn.loop import advance
+from engine.turn.ports import Stop as EngineStop
+from engine.turn.ports import TurnReleased
+from engine.turn.until import to_ms
+from storage.objects import ObjectStore
+from worker.events import EventPublisher, StagedEvents
+from worker.ports import HandBack, Stop
+from worker.protocol.open_turn import OpenTurn
+
+#: folded sessions kept, by messages held: a bound on memory, not on sessions
+CACHED_MESSAGES = 200_000
+#: how often a step in flight looks whether it must be cut off
+LOOK_SECONDS = 0.25
+
+
+class StateCache:
+    """Folded states by what they are the fold of: a turn's history never changes within a life."""
+
+    def __init__(self, max_messages: int = CACHED_MESSAGES) -> None:
+        self._max = max_messages
+        self._held: OrderedDict[tuple[str, str, int], SessionState] = OrderedDict()
+        self._messages = 0
+
+    def take(self, key: tuple[str, str, int]) -> SessionState | None:
+        """Removed, because the turn that takes it changes it."""
+        state = self._held.pop(key, None)
+        if state is not None:
+            self._messages -= len(state.messages) + 1
+        return state
+
+    def put(self, key: tuple[str, str, int], state: SessionState) -> None:
+        self._held[key] = state
+        self._messages += len(state.messages) + 1
+        while self._messages > self._max and self._held:
+            _, dropped = self._held.popitem(last=False)
+            self._messages -= len(dropped.messages) + 1
+
+
+class Assemblies:
+    """Assemblies by workflow. `wire` is called again when nothing of the old wiring can be kept."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self._held: dict[str, Assembly] = {}
+        self._looked: dict[str, float] = {}
+        self._lock = asyncio.Lock()
+
+    async def get(self, workflow: str) -> Assembly:
+        """Raises: `WorkflowLoadError`, `UnsupportedRuntimeContractError`."""
+        held = self._held.get(workflow)
+        if held is not None and time.monotonic() - self._looked[workflow] < 1.0:
+            return held
+        async with self._lock:
+            assembly = await asyncio.to_thread(self._fresh, workflow)
+            self._looked[workflow] = time.monotonic()
+            return assembly
+
+    def _fresh(self, workflow: str) -> Assembly:
+        spec = self.wiring.library.require(workflow)
+        held = self._held.get(workflow)
+        if held is None or held.spec is not spec:
+            held = self._held[workflow] = assemble(self.wiring, workflow)
+        return held
+
+    async def for_session(self, state: SessionState, workflow: str, entry: JsonObject) -> Assembly:
+        """A child's assembly carries every caller's denials, whatever process it runs in."""
+        chain: Sequence[str] = (state.origin or {}).get("chain") or entry.get("chain") or ()
+        if not chain:
+            return await self.get(workflow)
+        assembly = await self.get(chain[0])
+        for slug in [*chain[1:], workflow]:
+            assembly = assembly.child(slug)
+        return assembly
+
+
+class FleetTurnLog:
+    """One open turn as the engine's `TurnLog`: its events go out when their commit is durable."""
+
+    def __init__(
+        self, turn: OpenTurn, events: StagedEvents, publisher: EventPublisher, deadline_seconds: float
+    ) -> None:
+        self.session_id, self.turn = turn.session_id, turn.turn
+        self._turn, self._events, self._publisher = turn, events, publisher
+        self._deadline = time.monotonic() + deadline_seconds
+        self.state: SessionState | None = None
+
+    async def commit(self, record: JsonObject) -> None:
+        staged = self._events.take()
+        await self._turn.commit(record)
+        self._told(staged, self._turn.position)
+
+    async def end(self, record: JsonObject, outcome: JsonObject) -> None:
+        staged = self._events.take()
+        dues = self._dues(outcome)
+        await self._turn.end(record, self._described(outcome), dues)
+        self._told(staged, self._turn.position + 1)
+
+    async def suspend(self, record: JsonObject, calls: Sequence[JsonObject], width: int) -> None:
+        staged = self._events.take()
+        await self._turn.suspend(record, calls, width)
+        self._told(staged, self._turn.position)
+
+    def _told(self, staged: list[JsonObject], position: int) -> None:
+        self._publisher.publish(self.session_id, self.turn, self._turn.fence, position, staged)
+
+    def _described(self, outcome: JsonObject) -> JsonObject:
+        """The outcome with what a list shows of the session."""
+        state = self.state
+        if state is None:
+            return outcome
+        described: JsonObject = {**outcome, "at": time.time_ns() // 1_000_000}
+        title = state.variables.get("title")
+        if title is not None:
+            described["title"] = title.value
+        if state.labels:
+            described["labels"] = state.labels
+        if state.origin is not None:
+            described["parent"] = state.origin.get("parent")
+        return described
+
+    def _dues(self, outcome: JsonObject) -> list[JsonObject]:
+        """A park that names its hour wakes by itself; a child's is its parent's to present and to wake (ruling 17)."""
+        dues: list[JsonObject] = []
+        pending = outcome.get("pending") or {}
+        if (
+            outcome["kind"] == "parked"
+            and pending.get("resumeAt")
+            and self.state is not None
+            and self.state.origin is None
+        ):
+            dues.append(
+                {
+                    "due": "timer",
+                    "at": to_ms(pending["resumeAt"]),
+                    "workflow": self.state.workflow,
+                    "parkedAt": pending.get("parkedAt"),
+                }
+            )
+        webhook = self._turn.entry.input.get("webhook")
+        if webhook:
+            dues.append({"due": "webhook", **webhook})
+        return dues
+
+    async def put_blob(self, body: bytes) -> str:
+        return await self._turn.put_blob(body)
+
+    async def get_blob(self, name: str) -> bytes | None:
+        return await self._turn.get_blob(name)
+
+    def stop(self) -> EngineStop | None:
+        reason = self._turn.stop()
+        if reason is None:
+            return EngineStop.DEADLINE if time.monotonic() > self._deadline else None
+        match reason:
+            case Stop.DRAIN:
+                return EngineStop.DRAIN
+            case Stop.LEASE_LOST:
+                return EngineStop.LOST
+            case Stop.DEADLINE:
+                return EngineStop.DEADLINE
+            case _:
+                return EngineStop.CANCELLED
+
+    async def interrupted(self) -> EngineStop:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            stop = self.stop()
+            # a draining process finishes the step it is in; a lost lease may still be ours by the store's word
+            if stop in (EngineStop.CANCELLED, EngineStop.DEADLINE):
+                return stop
+
+
+class EngineRunner:
+    """The `TurnRunner` port."""
+
+    def __init__(
+        self,
+        assemblies: Assemblies,
+        store: ObjectStore,
+        publisher: EventPublisher,
+        *,
+        turn_deadline_seconds: float,
+        recursion_limit: int,
+        observe: Callable[[str, SessionState, JsonObject], None] | None = None,
+    ) -> None:
+        self._assemblies, self._store, self._publisher = assemblies, store, publisher
+        self._deadline_seconds = turn_deadline_seconds
+        self._options = TurnOptions(recursion_limit=recursion_limit)
+        self._observe = observe
+        self._states = StateCache()
+        self._specs_kept: set[str] = set()
+        self.running = 0
+
+    async def run(self, turn: OpenTurn) -> None:
+        self.running += 1
+        try:
+            await self._run(turn)
+        finally:
+            self.running -= 1
+
+    async def _run(self, turn: OpenTurn) -> None:
+        state = await self._state(turn)
+        events = StagedEvents(self._publisher, turn.session_id, turn.turn, turn.fence)
+        log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds)
+        log.state = state
+        body = body_of(turn)
+        try:
+            assembly = await self._assemblies.for_session(state, turn.workflow, body)
+        except (WorkflowLoadError, UnsupportedRuntimeContractError) as error:
+            await self._end_unusable(log, state, turn, error)
+            return
+        await self._keep_spec(assembly, state)
+        ctx = turn_context(assembly, state, log, events, self._options)
+        answers = None if turn.joined is None else [_answer(joined) for joined in turn.joined]
+        try:
+            await advance(ctx, body, answers=answers)
+        except TurnReleased:
+            raise HandBack("the process drains") from None
+        if turn.ended is not None:
+            self._states.put((turn.session_id, turn.life, turn.turn + 1), state)
+            if self._observe is not None:
+                self._observe(turn.workflow, state, turn.ended.outcome)
+
+    async def _state(self, turn: OpenTurn) -> SessionState:
+        state = self._states.take(turn.history_key)
+        if state is None:
+            state = SessionState(turn.session_id, turn.workflow)
+            try:
+                for record in await turn.history():
+                    state.apply_record(record)
+            except UnknownChange as newer:
+                raise HandBack(str(newer), delay_seconds=1.0) from newer
+        for record in turn.records:
+            state.apply_record(record)
+        return state
+
+    async def _keep_spec(self, assembly: Assembly, state: SessionState) -> None:
+        if assembly.spec_hash == state.spec_hash or assembly.spec_hash in self._specs_kept:
+            return
+        body = snapshot_bytes(assembly.spec.document)
+        await self._store.put(f"_specs/{assembly.spec_hash}.json", body, if_absent=True)
+        self._specs_kept.add(assembly.spec_hash)
+
+    async def _end_unusable(
+        self, log: FleetTurnLog, state: SessionState, turn: OpenTurn, error: ArchmaxError
+    ) -> None:
+        record = lost_record(state, turn.turn, reason=str(error))
+        await log.end(record, outcome_of(state).to_json())
+
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
+        state = await self._state(turn)
+        attempts = turn.attempts - 1
+        record = lost_record(
+            state, turn.turn, code="worker-lost", reason=f"the worker died {attempts} times at the same step"
+        )
+        outcome = outcome_of(state).to_json()
+        if state.origin is not None:
+            outcome["answer"] = {
+                "kind": "failed",
+                "turn": turn.turn,
+                "code": "worker-lost",
+                "reason": "worker lost",
+            }
+        return record, outcome
+
+
+def body_of(turn: OpenTurn) -> JsonObject:
+    """The engine's form of an accepted input."""
+    given = turn.entry.input
+    if turn.entry.kind == "timer":
+        return {"kind": "delivery", "trigger": "timer", "park": given.get("parkedAt")}
+    return {"kind": turn.entry.kind, **given}
+
+
+def _answer(joined: JsonObject) -> JsonObject:
+    """A child's answer as the engine settles it; one that ended without its own words still says how."""
+    outcome: dict[str, Any] = joined["outcome"]
+    answer = outcome.get("answer")
+    if isinstance(answer, dict):
+        return answer
+    reason = outcome.get("reason") or outcome.get("rejected") or "it was stopped before it could answer"
+    return {
+        "kind": "refused" if outcome.get("kind") != "failed" else "failed",
+        "turn": joined.get("n", 1),
+        "code": "turn-cancelled"
+        if outcome.get("kind") in ("cancelled", "gone")
+        else outcome.get("code", "turn-error"),
+        "reason": reason,
+    }

@@ -1,0 +1,84 @@
+"""The tasks and signals of a worker process: what Celery calls."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_ready, worker_shutting_down
+
+from worker.celery_app import TURN_TASK, create_app, queues_of
+from worker.process import WorkerProcess
+from worker.settings import FleetSettings, ModelEnvironment
+
+logger = logging.getLogger(__name__)
+
+#: how often a worker looks for workflows whose queues it does not consume yet
+QUEUES_SECONDS = 5.0
+
+
+def build_worker(settings: FleetSettings, environment: ModelEnvironment) -> tuple[Celery, WorkerProcess]:
+    """The Celery app of a worker, its tasks bound to one process's loop."""
+    app = create_app(settings)
+    process = WorkerProcess(settings, environment)
+
+    @app.task(name=TURN_TASK, bind=True, ignore_result=True)
+    def turn(_task: Any, session: str, n: int) -> None:
+        process.call(process.runtime.attend(session, n))
+
+    return app, process
+
+
+def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
+    """Run until TERM or INT; returns the exit code. Raises: configuration errors before connecting."""
+    app, process = build_worker(settings, environment)
+    process.start()
+    consumed = set(queues_of(process.workflows))
+    app.conf.task_queues = None
+    stopping = threading.Event()
+
+    def shutting_down(**_: Any) -> None:
+        stopping.set()
+        process.drain()
+
+    def ready(sender: Any, **_: Any) -> None:
+        threading.Thread(
+            target=_follow_queues, args=(sender, process, consumed, stopping), daemon=True
+        ).start()
+        logger.info("worker ready", extra={"action": "worker_ready"})
+
+    worker_shutting_down.connect(shutting_down, weak=False)
+    worker_ready.connect(ready, weak=False)
+    worker = app.Worker(
+        pool="threads",
+        concurrency=settings.concurrency,
+        queues=",".join(sorted(consumed)),
+        loglevel=settings.log_level.upper(),
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=False,
+        task_events=True,
+        optimization="fair",
+    )
+    try:
+        worker.start()
+    finally:
+        stopping.set()
+        process.stop()
+    return int(worker.exitcode or 0)
+
+
+def _follow_queues(
+    consumer: Any, process: WorkerProcess, consumed: set[str], stopping: threading.Event
+) -> None:
+    """Consume the queues of workflows that appear later."""
+    while not stopping.wait(QUEUES_SECONDS):
+        try:
+            for name in queues_of(process.workflows):
+                if name not in consumed:
+                    consumed.add(name)
+                    consumer.app.control.add_consumer(name, destination=[consumer.hostname])
+        except Exception:
+            logger.exception("queues could not be looked up", extra={"action": "queues_failed"})
