@@ -262,7 +262,12 @@ def _assign(node: Node, edits: _Edits, names: dict[str, None], *, in_for: bool) 
         _collect(target, names)
         if value is None and keyword.type == "let":
             edits.items.append((end, end, b"=void 0"))
-    edits.items.append((end, end, b")" if in_for else b");"))
+    closed = (
+        in_for
+        or node.children[-1].type == ";"
+        or (node.parent is not None and node.parent.type == "if_statement")
+    )
+    edits.items.append((end, end, b")" if closed else b");"))
 
 
 def _collect(pattern: Node, names: dict[str, None]) -> None:
@@ -295,7 +300,7 @@ def _return_last(root: Node, edits: _Edits) -> None:
                 value = next((child for child in node.named_children if child.type not in _IGNORED), None)
                 if value is not None:
                     edits.items.append((value.start_byte, value.start_byte, b"return ("))
-                    edits.items.append((value.end_byte, value.end_byte, b");"))
+                    edits.items.append((value.end_byte, value.end_byte, b")"))
             case "statement_block":
                 stack.append(_last(node))
             case "if_statement":

@@ -378,7 +378,10 @@ class Run:
             )
         if not report.ok:
             name, message = report.name, report.message
-            if report.exhausted and message in ("", "the script threw null"):  # nothing left for an error object
+            if report.exhausted and message in (
+                "",
+                "the script threw null",
+            ):  # nothing left for an error object
                 name, message = "InternalError", "out of memory"
             error = self._script_error(name, message, report.stack)
             return self._result(error, lost_state=report.exhausted or error.fault is Fault.MEMORY)
@@ -428,10 +431,10 @@ def _consume(task: asyncio.Task[HostAnswer | Deferred]) -> None:
 def _batches(records: list[CallRecord]) -> list[list[CallRecord]]:
     """Records in parts whose answers fit a frame of moderate size."""
     parts: list[list[CallRecord]] = []
-    size = _MAX_SETTLE_BYTES
+    size = 0
     for record in records:
         length = len(record.answer.text) if record.answer is not None else 0
-        if size + length > _MAX_SETTLE_BYTES:
+        if not parts or size + length > _MAX_SETTLE_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(record)

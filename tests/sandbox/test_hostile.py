@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
 from sandbox import Evaluation, Fault, Repl, Sandbox, Status
-from tests.support.scripts import Host, run, value_of
+from tests.support.scripts import Host, eventually, process_status, run, value_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TIMEOUT_MS = 300
 
@@ -138,7 +139,7 @@ async def usable(repl: Repl) -> None:
     assert await value_of(repl, "await tools.echo({ x: 40 + 2 })") == "42"
 
 
-def test_there_are_more_than_sixty_attacks() -> None:
+async def test_there_are_more_than_sixty_attacks() -> None:
     assert len(ENDLESS) + len(FAILING) + len(HARMLESS) >= 100
 
 
@@ -202,7 +203,12 @@ async def test_the_event_loop_is_not_held_up_by_an_attack(sandbox: Sandbox) -> N
             await asyncio.sleep(0)
 
     counter = asyncio.create_task(count())
-    sources = ["while (true);", "while (true) console.log(1)", "let s = 'x'; while (true) s += s", "/(a+)+$/.test('a'.repeat(40) + 'b')"]
+    sources = [
+        "while (true);",
+        "while (true) console.log(1)",
+        "let s = 'x'; while (true) s += s",
+        "/(a+)+$/.test('a'.repeat(40) + 'b')",
+    ]
     repls = [await sandbox.repl() for _ in sources]
     results = await asyncio.gather(*(run(r, s, timeout_ms=400) for r, s in zip(repls, sources, strict=True)))
     counter.cancel()
@@ -212,7 +218,10 @@ async def test_the_event_loop_is_not_held_up_by_an_attack(sandbox: Sandbox) -> N
 
 async def test_memory_is_bounded_by_the_workflows_setting(sandbox: Sandbox) -> None:
     """03 §19.5, OP-5."""
-    small, large = await sandbox.repl(memory_limit_bytes=4 * 2**20), await sandbox.repl(memory_limit_bytes=64 * 2**20)
+    small, large = (
+        await sandbox.repl(memory_limit_bytes=4 * 2**20),
+        await sandbox.repl(memory_limit_bytes=64 * 2**20),
+    )
     source = "const a = new Uint8Array(16 * 2 ** 20); a.length"
     result = await run(small, source)
     assert result.error is not None and result.error.fault is Fault.MEMORY
@@ -228,8 +237,7 @@ async def test_a_memory_limit_too_small_for_anything_is_an_error_too(sandbox: Sa
 async def test_a_process_killed_from_outside_is_an_error_of_that_evaluation(repl: Repl) -> None:
     host = Host()
     pending = asyncio.create_task(run(repl, "await tools.slow(); while (true);", host))
-    while not host.calls:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: bool(host.calls))
     child = repl._child
     assert child is not None
     child.kill()
@@ -245,7 +253,12 @@ async def test_nothing_of_the_host_is_reachable(repl: Repl) -> None:
              "setInterval", "setImmediate", "Deno", "Bun", "load", "read", "print", "scriptArgs", "task", "Worker",
              "__emit", "__take", "performance", "WeakRef", "FinalizationRegistry", "Atomics",
              "SharedArrayBuffer"]  # fmt: skip
-    assert await value_of(repl, f"[{','.join(f'typeof {name}' for name in names)}].filter(t => t !== 'undefined')") == []
+    assert (
+        await value_of(
+            repl, f"[{','.join(f'typeof {name}' for name in names)}].filter(t => t !== 'undefined')"
+        )
+        == []
+    )
 
 
 async def test_the_system_call_filter_is_in_force(sandbox: Sandbox, repl: Repl) -> None:
@@ -253,12 +266,7 @@ async def test_the_system_call_filter_is_in_force(sandbox: Sandbox, repl: Repl) 
     assert sandbox.filtered is True
     child = repl._child
     assert child is not None
-    pid = next(
-        int(line.split()[1])
-        for line in Path(f"/proc/self/fdinfo/{child._pidfd}").read_text().splitlines()
-        if line.startswith("Pid:")
-    )
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    status = process_status(child._pidfd)
     assert status["NoNewPrivs"].strip() == "1"
     assert status["Seccomp"].strip() == "2"
     assert status["Threads"].strip() == "1"
@@ -277,8 +285,7 @@ async def test_a_host_that_raises_gets_its_own_error_and_the_process_is_gone(rep
 async def test_a_cancelled_caller_leaves_nothing_running(repl: Repl) -> None:
     host = Host()
     pending = asyncio.create_task(run(repl, "await tools.slow()", host))
-    while not host.calls:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: bool(host.calls))
     pending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pending

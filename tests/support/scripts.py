@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox import DEFERRED, Deferred, Evaluation, HostAnswer, HostCall, Repl, Result, Sandbox
+from sandbox import DEFERRED, Deferred, Evaluation, HostAnswer, HostCall, Repl, Result
 
 TOOLS = ("echo", "fail", "slow", "child", "read_file", "archmax_workflow_check-card")
 
@@ -87,6 +87,16 @@ def _stat(pid: int) -> tuple[str, int] | None:
     return fields[0], int(fields[1])
 
 
+def process_status(pidfd: int) -> dict[str, str]:
+    """/proc/…/status of the process behind `pidfd`."""
+    info = _fields(Path(f"/proc/self/fdinfo/{pidfd}"))
+    return _fields(Path(f"/proc/{info['Pid'].strip()}/status"))
+
+
+def _fields(path: Path) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in path.read_text().splitlines())
+
+
 def sandbox_processes() -> set[int]:
     """Live processes started by this one that run the sandbox."""
     return {pid for pid in live_descendants(os.getpid()) if b"zygote" in _cmdline(pid)}
@@ -97,6 +107,3 @@ def _cmdline(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
-
-
-__all__ = ["TOOLS", "Host", "Sandbox", "eventually", "is_live", "live_descendants", "run", "sandbox_processes", "value_of"]
