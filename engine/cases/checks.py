@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.cases.discovery import DiscoveredCase, discover, tests_dir
+from engine.cases.discovery import DiscoveredCase, cases_folder, discover
 from engine.cases.document import CaseDocument, FixtureRef
 from engine.cases.regex import RegexEngine
 from engine.cases.workspace import DEFAULT_MOUNTS, fixture_path, seed_problem
@@ -24,7 +24,7 @@ def check_cases(
     engine: RegexEngine | None = None,
 ) -> list[Diagnostic]:
     """The diagnostics of every discovered file, in its order. Without a spec the trigger is not judged."""
-    folder = tests_dir(slug)
+    folder = cases_folder(slug)
     files = frozenset(tree.files(folder))
     found: list[Diagnostic] = []
     for case in discover(tree, folder, engine=engine):

@@ -29,12 +29,12 @@ class DiscoveredCase:
         return wanted is None or wanted in self.id
 
 
-def tests_dir(workflow: str) -> str:
+def cases_folder(workflow: str) -> str:
     return f"workflows/{workflow}/tests"
 
 
 def has_config_file(tree: AuthoringTree, workflow: str) -> bool:
-    return tree.read(f"{tests_dir(workflow)}/{CONFIG_FILE}") is not None
+    return tree.read(f"{cases_folder(workflow)}/{CONFIG_FILE}") is not None
 
 
 def discover(tree: AuthoringTree, folder: str, *, engine: RegexEngine | None = None) -> list[DiscoveredCase]:

@@ -32,6 +32,8 @@ from engine.spec.yaml12 import YamlProblem, load_yaml
 
 #: longer than any line: nothing is folded
 _WIDTH: Final = 1 << 30
+#: line breaks to PyYAML, ordinary characters to YAML 1.2: only escaped do they survive its indentation
+_OLD_BREAKS: Final = "\x85\u2028\u2029"
 
 
 def serialize_case_document(doc: CaseDocument) -> str:
@@ -118,7 +120,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "'" if text[:1] in tuple("+-.0123456789") and not _stays_text(text) else None
+    style = None
+    if any(char in text for char in _OLD_BREAKS):
+        style = '"'
+    elif text[:1] in tuple("+-.0123456789") and not _stays_text(text):
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -385,7 +385,24 @@ values: Any = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
     | st.sampled_from(
-        ["1e3", "0o17", "0x1F", "+1", ".5", "-.inf", ".nan", "~", "null", "yes", "2026-01-01", "1_0", "="]
+        [
+            "1e3",
+            "0o17",
+            "0x1F",
+            "+1",
+            ".5",
+            "-.inf",
+            ".nan",
+            "~",
+            "null",
+            "yes",
+            "2026-01-01",
+            "1_0",
+            "=",
+            "a\x85 b",
+            "\u2028",
+            "\ufeff",
+        ]
     ),
     lambda inner: (
         st.lists(inner, max_size=3)
