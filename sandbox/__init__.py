@@ -23,6 +23,7 @@ from sandbox.evaluation import (
     camel_case,
 )
 from sandbox.journal import DEFERRED, CallRecord, Deferred, HostAnswer, Journal
+from sandbox.regex import RegexTester
 from sandbox.repl import Repl
 from sandbox.rewrite import HARNESS_PREFIX, forbidden_imports
 from sandbox.service import Sandbox
@@ -42,6 +43,7 @@ __all__ = [
     "HostCall",
     "Journal",
     "MalformedRegexError",
+    "RegexTester",
     "RegexTimeoutError",
     "Repl",
     "Result",

@@ -84,7 +84,7 @@ def _imports_query() -> Query:
     import tree_sitter
 
     language = _parser().language
-    assert language is not None  # noqa: S101 - set at construction
+    assert language is not None
     return tree_sitter.Query(
         language,
         "(import_statement source: (string) @static) (export_statement source: (string) @static)"

@@ -20,7 +20,7 @@ from sandbox.repl import Repl
 from sandbox.wire import Kind
 
 _START_ATTEMPTS: Final = 3
-_REGEX_TIMEOUT_MS: Final = 1000
+REGEX_TIMEOUT_MS: Final = 1000
 
 
 class Sandbox:
@@ -52,10 +52,10 @@ class Sandbox:
 
     async def compile_regex(self, pattern: str, flags: str = "") -> None:
         """Raises: `MalformedRegexError` when ECMAScript knows no such regular expression (06 §4.1)."""
-        await self._match(pattern, flags, None, _REGEX_TIMEOUT_MS)
+        await self._match(pattern, flags, None, REGEX_TIMEOUT_MS)
 
     async def test_regex(
-        self, pattern: str, flags: str, text: str, *, timeout_ms: int = _REGEX_TIMEOUT_MS
+        self, pattern: str, flags: str, text: str, *, timeout_ms: int = REGEX_TIMEOUT_MS
     ) -> bool:
         """Whether the regular expression finds a match in `text`, from its start (06 §4.1).
 

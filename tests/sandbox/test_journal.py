@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sandbox import (
-    DEFERRED,
     CallRecord,
     Deferred,
     Evaluation,
@@ -260,13 +259,12 @@ async def test_a_replay_has_a_limit_of_its_own(sandbox: Sandbox, repl: Repl) -> 
 
 async def test_a_lost_repl_is_rebuilt_from_its_journals_without_a_call(repl: Repl) -> None:
     host = Host()
-    history: list[tuple[str, Result]] = []
-    for source in (
+    sources = (
         "let total = Number(await tools.echo({ x: 5 })); const r = Math.random()",
         "total += 1; const t = Date.now()",
         "throw new Error(total)",
-    ):
-        history.append((source, await run(repl, source, host)))
+    )
+    history = [(source, await run(repl, source, host)) for source in sources]
     before = await value_of(repl, "[total, r, t]")
     lost = await run(repl, "total = 99; while (true);", timeout_ms=100)
     assert lost.lost_state and repl.fresh
@@ -308,10 +306,6 @@ async def test_an_answer_too_large_for_a_script_is_an_error_in_it(repl: Repl) ->
 
     request = Evaluation(source="try { await tools.echo() } catch (e) { e.name }", tools=TOOLS, call=call)
     assert (await repl.evaluate(request)).value == "RangeError"
-
-
-def deferred_is_a_singleton() -> bool:
-    return isinstance(DEFERRED, Deferred)
 
 
 async def test_large_answers_replay_in_several_frames(sandbox: Sandbox, repl: Repl) -> None:

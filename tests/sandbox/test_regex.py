@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sandbox import MalformedRegexError, RegexTimeoutError, Sandbox
+from sandbox import MalformedRegexError, RegexTester, RegexTimeoutError, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,3 +60,18 @@ async def test_a_catastrophic_search_is_stopped_and_the_next_one_works(sandbox: 
 
 async def test_searches_may_be_asked_for_at_the_same_time(sandbox: Sandbox) -> None:
     assert await asyncio.gather(*(sandbox.test_regex(f"^{n}$", "", str(n)) for n in range(30))) == [True] * 30
+
+
+async def test_the_blocking_form_answers_the_same_and_leaves_nothing() -> None:
+    """06 §13: parsing and `partial_match` are not asynchronous."""
+    with RegexTester() as tester:
+        assert tester.test("^a", "", "abc") and not tester.test("^b", "", "abc")
+        tester.compile("a+", "gi")
+        with pytest.raises(MalformedRegexError):
+            tester.compile("(", "")
+        with pytest.raises(RegexTimeoutError):
+            tester.test("(a+)+$", "", "a" * 40 + "b", timeout_ms=100)
+        assert tester.test("a", "", "a")
+    tester.close()
+    assert tester.test("a", "", "a")
+    tester.close()
