@@ -165,12 +165,16 @@ def call_paths(
 
 
 def _pattern_paths(pattern: str, rooted: list[CallPath]) -> list[CallPath]:
-    """Where a file pattern leads from each root; one with a leading slash may be read from the workspace root too."""
+    """Where a file pattern leads from each root; one with a leading slash may be read from the workspace root too.
+
+    Without a root given, the folder the pattern is bound to is the root of the search, unless the pattern climbs out.
+    """
     prefix = path_prefix(pattern)
     if not prefix:
         return []
     bases = [path.written for path in rooted] or [""]
     if pattern.startswith("/"):
         bases.append("")
+    argument = "pattern" if rooted or ".." in pattern.split("/") else "path"
     joined = [f"{base}/{prefix}" for base in dict.fromkeys(bases)]
-    return [CallPath("pattern", PathAccess.SEARCH, text, read_path(text)) for text in joined]
+    return [CallPath(argument, PathAccess.SEARCH, text, read_path(text)) for text in joined]

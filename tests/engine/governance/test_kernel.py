@@ -190,6 +190,23 @@ def test_the_folder_a_file_pattern_is_bound_to_is_a_search_path(args: dict[str, 
     assert rule(machine(), "glob", args) == expected
 
 
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"pattern": "notices/**/*.md"}, "tool.allowed"),
+        ({"pattern": "*.md", "path": "notices"}, "tool.allowed"),
+        ({"pattern": "../b/*.md", "path": "notices"}, "tool.not-allowed"),
+        ({"pattern": "notices/*/../../b/*"}, "tool.not-allowed"),
+        ({"pattern": "*.md"}, "tool.not-allowed"),
+        ({"pattern": "b/*", "path": ""}, "tool.not-allowed"),
+    ],
+)
+def test_a_guarded_search_is_bound_by_where_its_pattern_starts(args: dict[str, Any], expected: str) -> None:
+    """02 §5.2, OP-9."""
+    built = machine(state(tools_allow=(ToolEntry("glob", paths=("notices/**",)),)))
+    assert rule(built, "glob", args) == expected
+
+
 def test_only_scripts_of_enabled_bundles_run() -> None:
     """02 §11.7."""
     built = machine(state(skills_allow=("tides",)))
@@ -371,6 +388,7 @@ def test_a_move_is_denied_by_either_end_and_granted_by_both() -> None:
     assert rule(granting, "move_file", both) == "tool.allowed"
     assert rule(granting, "move_file", one) == "tool.not-allowed"
     assert rule(granting, "move_file", {"source": "drafts/a"}) == "tool.not-allowed"
+    assert rule(granting, "move_file", {"source": "drafts/a", "destination": []}) == "tool.not-allowed"
     assert rule(denying, "move_file", one) == "tool.forbidden-here"
     assert rule(denying, "move_file", {"source": "a", "destination": "b"}) == "tool.allowed"
 
@@ -592,6 +610,14 @@ def test_a_delegations_list_argument_is_matched_as_json_text() -> None:
     built = machine(state(tools_allow=(ToolEntry(tool, args={"berths": (r"\[1,2\]",)}),)))
     assert rule(built, tool, {"berths": [1, 2]}) == "tool.allowed"
     assert rule(built, tool, {"berths": [1]}) == "tool.not-allowed"
+
+
+def test_an_empty_list_beside_a_path_grants_nothing() -> None:
+    """02 §5.2.1, OP-20."""
+    built = machine(state(tools_allow=(ToolEntry("read_file", paths=("notices/**",)),)))
+    assert rule(built, "read_file", {"file_path": [], "path": "notices/a"}) == "tool.not-allowed"
+    assert rule(built, "read_file", {"file_path": ["notices/a", "notices/b"]}) == "tool.allowed"
+    assert rule(built, "read_file", {"file_path": ["notices/a", "b"]}) == "tool.not-allowed"
 
 
 def test_a_host_tool_without_declared_paths_is_tested_on_file_path() -> None:
