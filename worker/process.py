@@ -180,6 +180,8 @@ class WorkerProcess:
 
     async def _start(self) -> None:
         await self.runtime.start()
+        with contextlib.suppress(BrokerUnavailable):  # a worker may start before its broker
+            await self.runtime.leases.begin()
         self.runtime.run_background()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:

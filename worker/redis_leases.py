@@ -190,6 +190,11 @@ class RedisLeases:
         except BrokerUnavailable:
             return None
 
+    async def begin(self) -> None:
+        """Leave the mark that tells a Redis we know from one that lost everything, before any turn comes in."""
+        seconds, micros = await self._ask(self._redis.time())
+        await self._ask(self._redis.set(BOOT, int(seconds) * 1000 + int(micros) // 1000, nx=True))
+
     async def boot_known(self) -> bool:
         """Whether Redis remembers us: when it does not, everything in it must be rebuilt from the store."""
         return bool(await self._ask(self._redis.exists(BOOT)))
