@@ -46,15 +46,16 @@ def check_skills(report: Report, spec: Spec, registry: SkillRegistry) -> None:
         spec.skills_forbid_always,
         {slug: (state.skills_allow, state.skills_forbid) for slug, state in spec.states.items()},
     )
-    slugs = frozenset(registry.slugs)
+    known = registry.slugs
+    slugs = frozenset(known)
     for path, names in lists.all():
         for index, name in enumerate(names):
             if name not in slugs:
-                text = f"no source provides the skill '{name}'; known: {listed(registry.slugs)}"
+                text = f"no source provides the skill '{name}'; known: {listed(known)}"
                 report.add("error", "skills.unknown", path, text, at=(*path, index))
     _check_algebra(report, spec, lists, slugs, _Words("skill", "skills"))
+    always = frozenset(lists.always)
     for slug, state in spec.states.items():
-        always = frozenset(lists.always)
         for index, name in enumerate(state.skills_allow):
             if name in always:
                 _redundant(report, "skills", slug, index, name)
@@ -63,7 +64,7 @@ def check_skills(report: Report, spec: Spec, registry: SkillRegistry) -> None:
             "warning",
             "skills.no-root-block",
             ("skills",),
-            f"bundles exist but the workflow has no skills block: {listed(registry.slugs)}; "
+            f"bundles exist but the workflow has no skills block: {listed(known)}; "
             "skills: { allow_always: [] } says that states enable them",
         )
 

@@ -63,14 +63,12 @@ class _Probe(NamedTuple):
 
     pattern: str
     arguments: tuple[PathArgument, ...]
+    #: the folder the pattern can only match inside
+    folder: str
 
     @property
     def concrete(self) -> bool:
         return path_prefix(self.pattern) == self.pattern and not has_reference(self.pattern)
-
-    @property
-    def folder(self) -> str:
-        return literal_prefix(self.pattern)
 
     def uses(self, *accesses: PathAccess) -> bool:
         return any(argument.access in accesses for argument in self.arguments)
@@ -204,18 +202,19 @@ def _check_advance(report: Report, spec: Spec, state: State, entry: ToolEntry, a
 def _probes(machine: Machine, entry: ToolEntry) -> Iterator[_Probe]:
     declared = machine.tool_paths.get(entry.tool, ())
     for pattern in entry.paths or ():
-        yield _Probe(pattern, declared)
+        yield _Probe(pattern, declared, literal_prefix(pattern))
     for name, patterns in (entry.args or {}).items():
         guarded = tuple(argument for argument in declared if name in argument.spellings)
         if guarded or (not declared and name in ("file_path", "path")):
             for pattern in patterns:
-                yield _Probe(pattern, guarded)
+                yield _Probe(pattern, guarded, literal_prefix(pattern))
 
 
 def _probe_entry(
     report: Report, machine: Machine, surface: StateSurface, entry: ToolEntry, path: Path, at: Path
 ) -> None:
-    for probe in _probes(machine, entry):
+    probes = list(_probes(machine, entry))
+    for probe in probes:
         if in_authoring_plane(probe.folder):
             text = f"'{shown(entry.tool)}' on '{shown(probe.pattern)}': the authoring plane is no part of a session"
             report.add("error", "tools.authoring-plane", path, text, at=at)
@@ -231,7 +230,7 @@ def _probe_entry(
                 f"'{shown(entry.tool)}' on '{shown(probe.pattern)}' is never permitted: {why}",
                 at=at,
             )
-    _check_scratchpad(report, machine, entry, path, at)
+    _check_scratchpad(report, machine, entry, probes, at)
 
 
 def _decided(
@@ -280,15 +279,16 @@ def _runtime_area(report: Report, entry: ToolEntry, probe: _Probe, path: Path, a
     report.add("error", "tools.runtime-area", path, text, at=at)
 
 
-def _check_scratchpad(report: Report, machine: Machine, entry: ToolEntry, path: Path, at: Path) -> None:
+def _check_scratchpad(
+    report: Report, machine: Machine, entry: ToolEntry, probes: list[_Probe], at: Path
+) -> None:
     """A guard cannot narrow what is open anyway (02 §10.4)."""
     declared = machine.tool_paths.get(entry.tool, ())
     if entry.tool not in DEFAULT_TOOLS or not any(argument.access.mutates for argument in declared):
         return
-    probes = list(_probes(machine, entry))
     covered = {argument.name for probe in probes for argument in probe.arguments}
     if covered != {argument.name for argument in declared}:
         return
     if all(is_within(probe.folder, SCRATCHPAD) for probe in probes):
         text = f"'{entry.tool}' is open in {SCRATCHPAD}/ wherever it is granted: this guard narrows nothing there"
-        report.add("warning", "tools.scratchpad-guard", path, text, at=at)
+        report.add("warning", "tools.scratchpad-guard", at[:-1], text, at=at)

@@ -6,6 +6,7 @@ follows a link out of its root and never opens what is no regular file.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,9 @@ from core.paths import canonical, is_within
 
 MAX_FILE_BYTES: Final = 8 << 20
 MAX_FILES: Final = 100_000
+_NO_SUCH_FILE: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
+)
 
 
 class AuthoringTree(Protocol):
@@ -67,15 +71,20 @@ class DirectoryTree:
         try:
             # O_NONBLOCK: a named pipe must not hold the reader up before it is known for what it is.
             handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(file.fileno())
+        except OSError as error:
+            if error.errno in _NO_SUCH_FILE:
+                return None
+            raise
+        try:
+            status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 return None
             if status.st_size > self._max_bytes:
                 raise OSError(f"{canonical(path).text} is larger than {self._max_bytes} bytes")
-            return file.read(self._max_bytes)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read(self._max_bytes)
+        finally:
+            os.close(handle)
 
     def files(self, prefix: str) -> list[str]:
         start = self._inside(prefix)
@@ -108,8 +117,10 @@ class DirectoryTree:
             folder, name = todo.pop()
             try:
                 entries = list(os.scandir(folder))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+            except OSError as error:
+                if error.errno in _NO_SUCH_FILE:
+                    continue
+                raise
             for entry in entries:
                 below = f"{name}/{entry.name}" if name else entry.name
                 real = self._inside(below) if entry.is_symlink() else entry.path

@@ -1,0 +1,81 @@
+"""The editor's schema against the loader."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from core.jsontext import Json
+from engine.spec.json_schema import workflow_json_schema
+from engine.spec.yaml12 import load_yaml
+from tests.engine.spec.test_every_diagnostic import PAIRS
+from tests.engine.spec.test_loader import LOAN_DESK
+from tests.support.spec import SPEC, load
+
+VALIDATOR = jsonschema.Draft202012Validator(workflow_json_schema())
+#: what a schema of shapes leaves to the loader, because it knows no place or no other part of the document
+BEYOND = {
+    "schema.signature-duplicate",
+    "schema.signature-reserved",
+    "schema.variable-list-order",
+    "schema.trigger-path",
+}
+
+
+def _texts(id_: str) -> tuple[str, str]:
+    pair = PAIRS[id_]
+    bad, good = (files if isinstance(files, str) else files[SPEC] for files in (pair.bad, pair.good))
+    return bad, good
+
+
+def test_the_schema_is_valid_draft_2020_12():
+    """01 §5 to §8."""
+    jsonschema.Draft202012Validator.check_schema(workflow_json_schema())
+
+
+def test_a_full_document_conforms():
+    """01 §5 to §8."""
+    assert not list(VALIDATOR.iter_errors(load_yaml(LOAN_DESK).value))
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        id_
+        for id_ in PAIRS
+        if id_.partition(".")[0] in ("schema", "removed")
+        and id_ not in BEYOND | {"removed.hooks-dir", "removed.tests-config-js"}
+    ],
+)
+def test_shape_errors_of_the_loader_are_errors_of_the_schema(id_: str):
+    """01 §19.2, §19.4."""
+    bad, good = _texts(id_)
+    assert not VALIDATOR.is_valid(load_yaml(bad).value)
+    assert VALIDATOR.is_valid(load_yaml(good).value)
+    assert load(bad).issues
+
+
+def _objects(node: Json):
+    if isinstance(node, dict):
+        if node.get("type") == "object" and "properties" in node:
+            yield node
+        for key, item in node.items():
+            if key != "not":
+                yield from _objects(item)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _objects(item)
+
+
+def test_every_key_is_described():
+    """An editor shows the description of what is under the cursor."""
+    definitions = workflow_json_schema()["$defs"]
+    for schema in _objects(workflow_json_schema()):
+        for key, item in schema["properties"].items():
+            target = (
+                definitions[item["$ref"].rpartition("/")[2]]
+                if isinstance(item, dict) and "$ref" in item
+                else item
+            )
+            described = item is False or "description" in item or "description" in target
+            assert described or key in ("name", "mount"), key
