@@ -18,7 +18,7 @@ MOUNTS = MountPrefixes(
     governed=frozenset({"ledger", "charts/south"}),
 )
 SKILLS = (SkillBundle("tides", "skills/tides"), SkillBundle("fees", "skills/fees"))
-BROKEN = (SkillBundle("torn", "skills/torn"),)
+BROKEN = (SkillBundle("torn", "skills/torn"), SkillBundle("tides", "skills/old/tides"))
 TOOL_PATHS = declare_tool_paths({"stamp": {"sheets": "read", "seal": "write"}}, {})
 
 

@@ -180,6 +180,7 @@ def test_governed_mounts_are_alphabetical_and_ungoverned_static() -> None:
         ("skills/fees", False),
         ("skills/fees/SKILL.md", False),
         ("skills/torn/SKILL.md", False),
+        ("skills/old/tides/SKILL.md", False),
         ("skills/loose.md", True),
         ("ledger/", False),
         ("ledger/a", False),
