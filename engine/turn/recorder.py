@@ -36,8 +36,14 @@ class EventStream:
         return self._sink is not None
 
     def emit(
-        self, event: JsonObject, *, session_id: str | None = None, dispatch_id: str | None = None
+        self,
+        event: JsonObject,
+        *,
+        session_id: str | None = None,
+        dispatch_id: str | None = None,
+        recorded: bool = True,
     ) -> None:
+        """`recorded` is false for what the log does not hold: text deltas. Here both are told at once."""
         if self._sink is None:
             return
         self._seq += 1
