@@ -11,9 +11,10 @@ by id drops it, and repeating the call is safe although something was shown (dec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -22,8 +23,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from core.errors import ArchmaxError
 from engine.models.arguments import whole_message
-from engine.models.errors import ModelCallError
+from engine.models.errors import ModelCallError, ScriptedError, ScriptExhausted
 from engine.models.failures import AnswerTooLarge, classify, describe, may_retry, retry_after_seconds
 from engine.models.scope import CallScope, current_scope
 
@@ -88,7 +90,11 @@ async def call_model(
                         bound, messages, config, on_text_delta, streaming, attempt_id, settings or {}
                     )
                 break
+            except _ListenerFailed as failed:
+                raise failed.error from None
             except Exception as error:
+                if isinstance(error, ArchmaxError) and not isinstance(error, ScriptedError | ScriptExhausted):
+                    raise  # raised on purpose, by whatever a host put around the model
                 if attempt >= retry.attempts or not may_retry(error):
                     problem = describe(error, model, timeout_ms=timeout_ms, attempts=attempt)
                     raise ModelCallError(classify(error), problem, scope.taken) from error
@@ -100,6 +106,21 @@ async def call_model(
     if scope.taken:
         answer.response_metadata = {**answer.response_metadata, "scripted": {"used": list(scope.taken)}}
     return answer
+
+
+class _ListenerFailed(Exception):
+    """Carries an error of `on_text_delta` past the handling of the model's own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _tell(on_text_delta: TextDelta, text: str, message_id: str) -> None:
+    try:
+        on_text_delta(text, message_id)
+    except Exception as error:
+        raise _ListenerFailed(error) from error
 
 
 async def _ask(
@@ -116,22 +137,26 @@ async def _ask(
         if not isinstance(answer, AIMessage):
             raise TypeError(f"the model answered with {type(answer).__name__}, not with an assistant message")
         if on_text_delta is not None and answer.text:
-            on_text_delta(str(answer.text), attempt_id)
+            _tell(on_text_delta, str(answer.text), attempt_id)
         return whole_message(answer) if isinstance(answer, AIMessageChunk) else answer
     chunks: list[AIMessageChunk] = []
     size = 0
-    async for chunk in model.astream(list(messages), config, **settings):
-        text = str(chunk.text) if isinstance(chunk, AIMessage) else ""
-        if text:
-            on_text_delta(text, attempt_id)
-        if not isinstance(chunk, AIMessageChunk):
-            if isinstance(chunk, AIMessage):  # a model that cannot stream answers whole
-                return chunk
-            raise TypeError(f"the model answered with {type(chunk).__name__}, not with an assistant message")
-        size += len(text) + sum(len(call["args"] or "") for call in chunk.tool_call_chunks)
-        if size > MAX_ANSWER_CHARS:
-            raise AnswerTooLarge(MAX_ANSWER_CHARS)
-        chunks.append(chunk)
+    stream = cast(AsyncGenerator[Any], model.astream(list(messages), config, **settings))
+    async with contextlib.aclosing(stream):
+        async for chunk in stream:
+            text = str(chunk.text) if isinstance(chunk, AIMessage) else ""
+            if text:
+                _tell(on_text_delta, text, attempt_id)
+            if not isinstance(chunk, AIMessageChunk):
+                if isinstance(chunk, AIMessage):  # a model that cannot stream answers whole
+                    return chunk
+                raise TypeError(
+                    f"the model answered with {type(chunk).__name__}, not with an assistant message"
+                )
+            size += len(text) + sum(len(call["args"] or "") for call in chunk.tool_call_chunks)
+            if size > MAX_ANSWER_CHARS:
+                raise AnswerTooLarge(MAX_ANSWER_CHARS)
+            chunks.append(chunk)
     if not chunks:
         raise ConnectionError("the model's stream held no answer")
     # Added up once, at the end: adding chunk by chunk parses the whole message again for each.

@@ -113,7 +113,7 @@ def describe(error: BaseException, model: object, *, timeout_ms: int, attempts: 
         return str(error)
     words = {
         CallFailure.TIMEOUT: f"the model gave no answer within {timeout_ms} ms",
-        CallFailure.UNREACHABLE: f"the model's endpoint{_endpoint(client)} cannot be reached: {_deepest(error)}",
+        CallFailure.UNREACHABLE: f"the connection to the model's endpoint{_endpoint(client)} failed: {_deepest(error)}",
         CallFailure.RATE_LIMITED: f"the provider refuses more requests now (429): {_text(error)}",
         CallFailure.DENIED: f"the provider refuses the credentials ({status_of(error)}): {_text(error)}",
         CallFailure.UNAVAILABLE: f"the provider failed ({status_of(error)}): {_text(error)}",

@@ -66,6 +66,7 @@ class OpenAIServer:
         self.headers: list[dict[str, str]] = []
         self.connections = 0
         self.arrived = asyncio.Event()  # set by the first request
+        self.abandoned = asyncio.Event()  # set when a client leaves a request that hangs
         self.port = 0
         self._plan: list[Plan] = []
         self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
@@ -116,6 +117,7 @@ class OpenAIServer:
                 await _json(writer, code, body, extra)
             case Hang():
                 await reader.read()  # until the client gives up
+                self.abandoned.set()
                 return False
             case Cut(text, clean):
                 await _start_stream(writer)

@@ -7,13 +7,15 @@ import warnings
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from pydantic import SecretStr
 from typing_extensions import override
 
+from engine.errors import SessionStoreCapabilityError
+from engine.models import calling
 from engine.models.calling import RetryPolicy, call_model
 from engine.models.errors import CallFailure, ModelCallError
 from engine.models.factory import ModelFactory, ModelSettings
@@ -224,6 +226,53 @@ async def test_cancelling_a_call_closes_its_connection_and_is_not_an_error_of_th
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        await server.abandoned.wait()
+
+
+@pytest.mark.parametrize("error", [ValueError("the host's own"), SessionStoreCapabilityError("x", "y")])
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_error_of_the_listener_is_not_the_models(error: Exception, streaming: bool) -> None:
+    """Nothing is tried again, and nothing renamed, for an error the model did not make."""
+
+    def broken(text: str, message_id: str) -> None:
+        raise error
+
+    async with openai_server() as server:
+        server.plan(Reply(text="hello there"), Reply(text="never"))
+        with pytest.raises(type(error)) as caught:
+            await ask(served(server), on_text_delta=broken, streaming=streaming)
+        assert caught.value is error
+        assert len(server.requests) == 1
+
+
+async def test_a_deliberate_error_passes_through() -> None:
+    """03 §13.1: what a host's wrapper raises on purpose keeps its type."""
+    fenced = SessionStoreCapabilityError("x", "y")
+
+    class Wrapper(BaseCallbackHandler):
+        raise_error = True
+
+        @override
+        def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
+            raise fenced
+
+    async with openai_server() as server:
+        with pytest.raises(SessionStoreCapabilityError):
+            await ask(served(server), config={"callbacks": [Wrapper()]})
+        assert server.requests == []
+
+
+async def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything from a provider is hostile: a stream must not fill the process."""
+    monkeypatch.setattr(calling, "MAX_ANSWER_CHARS", 100)
+    async with openai_server() as server:
+        server.plan(Reply(text="x" * 400), Reply(calls=[("look", "x" * 400)]), Reply(text="x" * 100))
+        for _ in range(2):
+            with pytest.raises(ModelCallError, match="longer than 100 characters") as caught:
+                await ask(served(server), on_text_delta=Deltas())
+            assert caught.value.kind is CallFailure.UNREADABLE
+        assert (await ask(served(server), on_text_delta=Deltas())).text == "x" * 100
+        assert len(server.requests) == 3
 
 
 async def test_an_endpoint_nobody_serves_is_one_clear_line() -> None:
@@ -235,7 +284,7 @@ async def test_an_endpoint_nobody_serves_is_one_clear_line() -> None:
     with pytest.raises(ModelCallError) as caught:
         await ask(ModelFactory(settings).model("agent"))
     assert caught.value.kind is CallFailure.UNREACHABLE
-    assert f"http://127.0.0.1:{port}/v1 cannot be reached" in str(caught.value)
+    assert f"http://127.0.0.1:{port}/v1 failed: " in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
