@@ -13,26 +13,18 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from redis.asyncio import Redis
-
 from engine.spec.loader import list_workflows
 from sandbox import Sandbox
-from storage.logstore import LogStore
 from storage.objects import StoreUnavailable
-from worker.celery_app import create_app
-from worker.celery_queue import CeleryQueue
-from worker.events import EventPublisher, RedisNotices
+from worker.client import FleetClient
 from worker.host import HostContext, load_host, wire_fleet
 from worker.ports import BrokerUnavailable
 from worker.protocol.deliveries import sweep_timers
-from worker.protocol.fleet import Fleet
 from worker.protocol.sweep import sweep_inbox, sweep_keys, sweep_watch
 from worker.protocol.visit import attend
-from worker.redis_clock import RedisClock
-from worker.redis_leases import PREFIX, RedisLeases
+from worker.redis_leases import PREFIX
 from worker.runner import Assemblies, EngineRunner
 from worker.settings import FleetSettings, ModelEnvironment
-from worker.webhooks import WebhookPoster
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,52 +37,22 @@ TIMER_SECONDS = 1.0
 KEYS_SECONDS = 3600.0
 
 
-def open_redis(settings: FleetSettings) -> Redis:
-    """A client for one event loop, bounded in time."""
-    return Redis.from_url(
-        settings.redis_url.get_secret_value(),
-        socket_timeout=settings.redis_timeout_seconds,
-        socket_connect_timeout=settings.redis_timeout_seconds,
-        health_check_interval=10,
-        decode_responses=True,
-    )
-
-
-class Runtime:
-    """Everything one process's loop holds. Built and closed on that loop."""
+class Runtime(FleetClient):
+    """Everything a worker process's loop holds. Built and closed on that loop."""
 
     def __init__(self, settings: FleetSettings, environment: ModelEnvironment) -> None:
-        self.settings, self.environment = settings, environment
-        self.draining = False
+        super().__init__(settings)
+        self.environment = environment
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Raises: `HostError`, assembly and configuration errors, by name, before any turn is taken."""
         settings = self.settings
-        self.redis = open_redis(settings)
-        self.store = settings.open_store()
-        self.files = LogStore(self.store)
+        await self.open()
         self.sandbox = Sandbox()
         host = await load_host(settings.host, HostContext(settings.root, None, "worker"))
         wiring = wire_fleet(settings, self.environment, host, self.sandbox)
         self.assemblies = Assemblies(wiring)
-        self.publisher = EventPublisher(self.redis, stream_seconds=settings.event_stream_seconds)
-        self.leases = RedisLeases(
-            self.redis, ttl_seconds=settings.lease_ttl_seconds, heartbeat_seconds=settings.heartbeat_seconds
-        )
-        self.queue = CeleryQueue(
-            create_app(settings), self.redis, timeout_seconds=settings.redis_timeout_seconds
-        )
-        self.webhooks = WebhookPoster()
-        self.fleet = Fleet(
-            files=self.files,
-            clock=RedisClock(self.redis),
-            queue=self.queue,
-            leases=self.leases,
-            notices=RedisNotices(self.redis, self.publisher),
-            webhooks=self.webhooks,
-            draining=lambda: self.draining,
-        )
         self.runner = EngineRunner(
             self.assemblies,
             self.store,
@@ -121,10 +83,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.sandbox.close()
-        await self.webhooks.close()
-        self.queue.close()
-        await self.store.close()
-        await self.redis.aclose()
+        await super().close()
 
     # -- background ----------------------------------------------------------------------------------------------
 

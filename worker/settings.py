@@ -104,6 +104,12 @@ class FleetSettings(BaseSettings):
     max_concurrent_children: int = Field(4, gt=0, description="children of one session at once")
     max_delegation_depth: int = Field(3, gt=0, description="sub-workflow calls below a root session")
     recursion_limit: int = Field(400, gt=0, description="steps of one turn")
+    webhook_secret: SecretStr | None = Field(
+        None, description="signs webhooks; unset refuses turns that ask for one"
+    )
+    webhook_allow_private: bool = Field(
+        False, description="let webhooks reach loopback, private and link-local addresses"
+    )
     log_format: Literal["text", "json"] = Field("text", description="how log lines are written")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
 

@@ -36,7 +36,7 @@ class Engine:
             return
         if turn.joined is not None:
             self._oracle.check_joined(turn.session_id, turn.life, turn.turn, turn.joined)
-            if chance.random() < 0.9:
+            if turn.stop() is None:
                 await turn.commit({"joined": turn.joined, "turn": turn.turn})
         done = sum("op" in record for record in turn.records)
         while True:
@@ -51,7 +51,7 @@ class Engine:
                 return
             item = plan[done]
             record: JsonObject = {"op": done, "turn": turn.turn}
-            self._oracle.begin_step(turn.session_id, turn.life, turn.turn, turn.fence, done)
+            self._oracle.begin_step(self._process.name, turn.session_id, turn.life, turn.turn, turn.fence, done)
             await Wait(item.get("ms", 5))
             if item.get("poison") and chance.random() < item["poison"]:
                 raise Poisoned

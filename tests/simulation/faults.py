@@ -33,6 +33,10 @@ class Faults:
     drain: float = 0.0
     #: an engine step raises or never comes back
     poison: float = 0.0
+    #: a process freezes right after a store reply was lost
+    stunned: float = 0.0
+    #: leases are worth nothing: given out twice at this chance, and never seen to be lost
+    rude: float = 0.0
     #: longest latency of a store request, ms
     latency: int = 20
 
@@ -64,5 +68,7 @@ def draw(random: random.Random) -> Faults:
         jump=some(0.05),
         drain=some(0.05),
         poison=some(0.05),
+        stunned=some(0.5),
+        rude=random.choice((0.0, 0.0, 0.0, 0.3)),
         latency=random.choice((3, 20, 200)),
     )

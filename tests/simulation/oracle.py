@@ -31,9 +31,13 @@ class Turn:
     objects: dict[tuple[int, int], LogObject] = field(default_factory=dict)
     sealed_log: set[tuple[int, int]] = field(default_factory=set)
     sealed_end: set[int] = field(default_factory=set)
+    #: sealed places that stop a predecessor: (fence, position), position 0 for its end
+    protected: set[tuple[int, int]] = field(default_factory=set)
     #: when each plan item was committed, and when each fence last had a proof that it holds the turn
     ops: dict[int, int] = field(default_factory=dict)
     proofs: dict[int, int] = field(default_factory=dict)
+    #: when each process last read a record of each fence
+    reads: dict[tuple[str, int], int] = field(default_factory=dict)
     suspended: list[LogObject] = field(default_factory=list)
     joined: int = 0
     end: EndedTurn | None = None
@@ -66,6 +70,7 @@ class Oracle:
         self.garbage: set[str] = set()
         self.counts: Counter[str] = Counter()
         server.watch_put = self._put
+        server.watch_get = self._get
         server.watch_delete = self._delete
 
     @property
@@ -86,11 +91,13 @@ class Oracle:
         if before != (session, n):
             self.fail(f"key {key} was answered with {before} and with {(session, n)}")
 
-    def begin_step(self, session: str, life: str, turn: int, fence: int, op: int) -> None:
+    def begin_step(self, process: str, session: str, life: str, turn: int, fence: int, op: int) -> None:
         """Invariant 2: no committed step starts again, but for one that was in flight."""
         known = self.turns[session, life, turn]
         committed = known.ops.get(op)
-        if committed is not None and known.proofs[fence] >= committed:
+        # What its worker last saw of the log: a write of its own, or its own record read again.
+        seen = max(known.proofs[fence], known.reads.get((process, fence), 0))
+        if committed is not None and seen >= committed:
             self.fail(f"{session}.{turn}: step {op} starts under fence {fence}, committed at {committed}")
 
     def check_history(self, session: str, life: str, turn: int, history: list[JsonObject]) -> None:
@@ -119,6 +126,13 @@ class Oracle:
         return turn.end if turn else None
 
     # What the store sees
+
+    def _get(self, process: str, key: str) -> None:
+        parts = key.split("/")
+        if len(parts) == 7 and parts[3] == "log":
+            turn = self.turns.get((parts[0], parts[2], int(parts[4])))
+            if turn is not None:
+                turn.reads[process, int(parts[5])] = self.now
 
     def _put(self, key: str, old: StoredObject | None, body: bytes) -> None:
         parts = key.split("/")
@@ -191,6 +205,8 @@ class Oracle:
         if (old.fence, part.records + 1) not in turn.sealed_log or old.fence not in turn.sealed_end:
             self.fail(f"{where}: fence {old.fence} is not sealed")
         turn.proofs[new.fence] = self.now
+        # What stops the predecessor must stay. A stale taker's seal in a cleaned slot stops nobody.
+        turn.protected |= {(old.fence, part.records + 1), (old.fence, 0)}
 
     def _names(self, session: str, life: str, turn: int, fence: int) -> bool:
         head = self.heads.get(session)
@@ -271,28 +287,24 @@ class Oracle:
         if parts[0].startswith("_"):
             return
         head = self.heads.get(parts[0])
-        age = EPOCH + self.now - old.modified_ms
         if parts[2] == "head":
             if head is None or not head.deleted:
                 self.fail(f"{key}: the head of a living session was removed")
             self.heads.pop(parts[0], None)
             return
-        if head is not None and head.deleted:
-            content = unpack(key, old.body) if parts[3] in ("log", "end") else {}
-            if (is_seal(content) or content.get("kind") in ("seal", "released")) and age < SEAL_MS:
-                self.fail(f"{key}: a seal was removed")
+        if parts[3] not in ("log", "end", "join"):
             return
-        if parts[3] in ("log", "join"):
-            turn = self.turns[parts[0], parts[2], int(parts[4])]
-            if turn.end is None:
-                self.fail(f"{key}: removed while its turn is open")
-            if parts[3] == "log" and unpack(key, old.body)["kind"] in ("seal", "released") and age < SEAL_MS:
+        turn = self.turns[parts[0], parts[2], int(parts[4])]
+        if parts[3] != "join" and EPOCH + self.now - old.modified_ms < SEAL_MS:
+            place = (int(parts[5]), int(parts[6]) if parts[3] == "log" else 0)
+            if place in turn.protected:
                 self.fail(f"{key}: a seal was removed")
-        if parts[3] == "end":
-            if is_seal(unpack(key, old.body)) and age < SEAL_MS:
-                self.fail(f"{key}: a seal was removed")
-            if head is not None and head.turn == int(parts[4]):
-                self.fail(f"{key}: the newest end was removed")
+        if head is not None and head.deleted:
+            return
+        if parts[3] != "end" and turn.end is None:
+            self.fail(f"{key}: removed while its turn is open")
+        if parts[3] == "end" and head is not None and head.turn == int(parts[4]):
+            self.fail(f"{key}: the newest end was removed")
 
     def _delete_entry(self, key: str, old: StoredObject) -> None:
         place = inbox_place(key)

@@ -28,9 +28,12 @@ class SimLease:
         self.renewed_ms = 0
         self.failing = False
         self.hints: dict[int, str] = {}
+        self.rude = False
         self.now: Callable[[], int] = lambda: 0
 
     def lost(self) -> bool:
+        if self.rude:
+            return False
         return self.taken_away or (not self.failing and self.now() - self.renewed_ms > LEASE_MS)
 
     def cancelled(self, n: int) -> str | None:
@@ -69,7 +72,8 @@ class Redis:
     def take(self, session: str) -> int | None:
         now = self.scheduler.now
         held = self.leases.get(session)
-        if (held is not None and held[1] > now) or now - self.boot_ms < 1_000:
+        rude = self.faults().rude and self.scheduler.random.random() < self.faults().rude
+        if not rude and ((held is not None and held[1] > now) or now - self.boot_ms < 1_000):
             self.wake[session] = now + _WAKE_MS
             return None
         self.wake.pop(session, None)
@@ -161,6 +165,7 @@ class Ports:
         lease = SimLease(session, token)
         lease.now = self.monotonic_ms
         lease.renewed_ms = self.monotonic_ms()
+        lease.rude = self._redis.faults().rude > 0
         self._redis.scheduler.at(RENEW_MS, lambda: self._renew(lease, 0))
         return lease
 

@@ -25,6 +25,7 @@ class Server:
         self.objects: dict[str, StoredObject] = {}
         self.keys: list[str] = []
         self.watch_put: Callable[[str, StoredObject | None, bytes], None] = lambda key, old, new: None
+        self.watch_get: Callable[[str, str], None] = lambda process, key: None
         self.watch_delete: Callable[[str, StoredObject], None] = lambda key, old: None
         #: bodies whose sender was not told what became of them
         self.unclear: set[bytes] = set()
@@ -72,7 +73,12 @@ class Client:
 
     async def get(self, key: str) -> StoredObject | None:
         check_key(key)
-        return await self._ask("get", key, lambda: self._server.objects.get(key))
+
+        def look() -> StoredObject | None:
+            self._server.watch_get(self._process.name, key)
+            return self._server.objects.get(key)
+
+        return await self._ask("get", key, look)
 
     async def put(
         self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
@@ -118,6 +124,9 @@ class Client:
         if dice < faults.refused + faults.lost_reply:
             if body is not None:
                 self._server.unclear.add(body)
+                if chance.random() < faults.stunned:
+                    awake = self._server.scheduler.now + chance.choice((3_000, 30_000, 200_000))
+                    self._process.frozen_until = awake
             return await Request(act, there, back, self._unavailable(kind, key))
         return await Request(act, there, back)
 

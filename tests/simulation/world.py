@@ -72,17 +72,18 @@ class Worker:
 class World:
     """`run` plays it to the end and raises `Violation` where an invariant breaks."""
 
-    def __init__(self, seed: int, *, mutate: Callable[[World], None] | None = None) -> None:
+    def __init__(self, seed: int, *, faults: Faults | None = None) -> None:
         self.scheduler = Scheduler(seed)
         chance = self.scheduler.random
         self.chance = chance
-        self.drawn = draw(chance)
+        self.drawn = faults or draw(chance)
         self.faults = self.drawn
         self.server = Server(self.scheduler)
         self.redis = Redis(self.scheduler, lambda: self.faults)
         self.oracle = Oracle(self.server)
         self.workers: list[Worker] = []
         self.backlog: list[Message] = []
+        self.hostile = True
         self._ids = 0
         self._names = 0
         self._clients = 0
@@ -90,8 +91,6 @@ class World:
         self.scheduler.before_request = self._maybe_crash
         self._mortal: set[Process] = set()
         self._sweeps = not self.drawn.none
-        if mutate is not None:
-            mutate(self)
         for _ in range(chance.choice((1, 1, 2, 3))):
             self._start_worker()
         self._plan_clients()
@@ -138,7 +137,7 @@ class World:
                     await act()
                 except ArchmaxError:
                     pass
-                await Wait(every_ms)
+                await Wait(every_ms if self.hostile else every_ms + 4_000)
 
         self.scheduler.spawn(f"{worker.process.name} {name}", worker.process, loop())
 
@@ -310,6 +309,7 @@ class World:
             for second in range(hostile // 1000):
                 scheduler.run(second * 1000)
                 self._mishap()
+            self.hostile = False
             self.faults = Faults(latency=self.drawn.latency)
             scheduler.log("peace")
             until = scheduler.now + _REST_MS

@@ -1,0 +1,82 @@
+"""What every process of a fleet holds on its event loop, whether it runs turns or only accepts and reads them.
+
+Built and closed on one loop. Nothing here needs a model or a sandbox, so the API and beat hold this much and no more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from storage.logstore import LogStore
+from worker.celery_app import create_app
+from worker.celery_queue import CeleryQueue
+from worker.events import EventPublisher, RedisNotices
+from worker.protocol.fleet import Fleet
+from worker.redis_clock import RedisClock
+from worker.redis_leases import RedisLeases
+from worker.settings import FleetSettings
+from worker.webhooks import WebhookPoster
+
+
+def open_redis(settings: FleetSettings, *, socket_timeout_seconds: float | None = None) -> Redis:
+    """A client for one event loop, bounded in time. One retry: a connection the server closed is not an outage."""
+    return Redis.from_url(
+        settings.redis_url.get_secret_value(),
+        socket_timeout=socket_timeout_seconds or settings.redis_timeout_seconds,
+        socket_connect_timeout=settings.redis_timeout_seconds,
+        health_check_interval=10,
+        retry=Retry(NoBackoff(), 1),
+        decode_responses=True,
+    )
+
+
+class FleetClient:
+    """The store, the queue and Redis of one fleet. `Runtime` adds what running turns needs."""
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self.settings = settings
+        self.draining = False
+
+    async def open(self) -> None:
+        """Connects to nothing yet. Raises: `StoreConfigurationError`."""
+        settings = self.settings
+        self.redis = open_redis(settings)
+        self.store = settings.open_store()
+        self.files = LogStore(self.store)
+        self.publisher = EventPublisher(self.redis, stream_seconds=settings.event_stream_seconds)
+        self.leases = RedisLeases(
+            self.redis, ttl_seconds=settings.lease_ttl_seconds, heartbeat_seconds=settings.heartbeat_seconds
+        )
+        self.queue = CeleryQueue(
+            _producer_app(settings), self.redis, timeout_seconds=settings.redis_timeout_seconds
+        )
+        self.webhooks = WebhookPoster(settings, self.redis, self.store)
+        self.fleet = Fleet(
+            files=self.files,
+            clock=RedisClock(self.redis),
+            queue=self.queue,
+            leases=self.leases,
+            notices=RedisNotices(self.redis, self.publisher),
+            webhooks=self.webhooks,
+            draining=lambda: self.draining,
+        )
+
+    async def close(self) -> None:
+        await self.webhooks.close()
+        self.queue.close()
+        await self.store.close()
+        await self.redis.aclose()
+
+
+def _producer_app(settings: FleetSettings) -> Any:
+    """An app that only sends: a silent broker must free its threads soon."""
+    app = create_app(settings)
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "socket_timeout": settings.redis_timeout_seconds,
+    }
+    return app
