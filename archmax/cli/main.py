@@ -86,7 +86,9 @@ def _dispatch(line: Line, out: TextIO, err: TextIO) -> int:
 
     try:
         body = import_module(f"archmax.cli.commands.{line.command.name}")
-        return asyncio.run(body.run(invocation))
+        outcome = body.run(invocation)
+        # a worker owns the main thread and its signals: its body is no coroutine
+        return asyncio.run(outcome) if asyncio.iscoroutine(outcome) else int(outcome)
     except (UsageError, BrokenPipeError, KeyboardInterrupt):
         raise
     except ArchmaxError as error:
