@@ -109,10 +109,9 @@ class Child:
             raise SandboxDiedError
         return payload
 
-    async def prepare(self, memory_limit_bytes: int) -> bool:
-        """Wait for the fork and fix the limits. Returns whether the system call filter is in force."""
+    async def prepared(self) -> bool:
+        """Wait for the fork. Returns whether the system call filter is in force. Raises `SandboxDiedError`."""
         await self.expect(Kind.READY)
-        await self.send(Kind.PREPARE, dumps({"memory": memory_limit_bytes}))
         return bool(loads(await self.expect(Kind.PREPARED))["seccomp"])
 
     def kill(self) -> None:
@@ -218,20 +217,23 @@ class Zygote:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    async def fork(self) -> Child:
-        """Ask for a child; it is there when `Child.prepare` returns. Raises `SandboxUnavailableError`."""
+    def fork(self, memory_limit_bytes: int) -> Child | None:
+        """Ask for a child; it is there when `Child.prepared` returns. `None` when hundreds are being forked already.
+
+        Raises `SandboxUnavailableError`.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
-            while True:
-                try:
-                    socket.send_fds(self._control, [b"f"], [theirs.fileno()])
-                    break
-                except BlockingIOError:  # the zygote is behind by hundreds of forks
-                    await asyncio.sleep(0.001)
-                except OSError as error:
-                    ours.close()
-                    raise SandboxUnavailableError("its process has ended") from error
+            ours.send(wire.frame(Kind.PREPARE, dumps({"memory": memory_limit_bytes})))
+            try:
+                socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+            except BlockingIOError:
+                ours.close()
+                return None
+            except OSError as error:
+                ours.close()
+                raise SandboxUnavailableError("its process has ended") from error
         return Child(ours, self._loop)
 
     async def close(self) -> None:

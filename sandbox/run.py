@@ -145,6 +145,7 @@ class Run:
             "seed": [int(self._header.seed[at : at + 8], 16) for at in range(0, 32, 8)],
             "now": self._header.started_ms,
             "filename": request.filename,
+            "memory": self._memory_limit_bytes,
             "cpuSeconds": (1 + _REPLAY_FACTOR) * request.timeout_ms / 1000 + _CPU_GRACE_SECONDS,
         }
         await self._child.send(Kind.EVALUATE, dumps(header))

@@ -20,6 +20,7 @@ from sandbox.repl import Repl
 from sandbox.wire import Kind
 
 _START_ATTEMPTS: Final = 3
+_REFILL_SECONDS: Final = 0.002
 REGEX_TIMEOUT_MS: Final = 1000
 
 
@@ -34,6 +35,7 @@ class Sandbox:
         self._zygote: Zygote | None = None
         self._spare: deque[Child] = deque()
         self._used: weakref.WeakSet[Child] = weakref.WeakSet()
+        self._refill: asyncio.TimerHandle | None = None
         self._regex: Child | None = None
         self._regex_turn: asyncio.Lock | None = None
         #: whether the system call filter is in force; `None` before the first process ran
@@ -93,6 +95,7 @@ class Sandbox:
             if zygote is not None:
                 zygote.kill()
             return
+        self._refill = None
         for child in (*self._spare, *self._used):
             child.abandon()
         self._spare.clear()
@@ -102,6 +105,9 @@ class Sandbox:
             zygote.abandon()
 
     def _kill_children(self) -> None:
+        if self._refill is not None:
+            self._refill.cancel()
+            self._refill = None
         for child in (*self._spare, *self._used):
             child.kill()
         self._spare.clear()
@@ -109,15 +115,18 @@ class Sandbox:
         self._regex = None
 
     async def _obtain(self, memory_limit_bytes: int) -> Child:
-        """A fresh process with its limits set. Raises `SandboxUnavailableError`."""
+        """A fresh process that may be given `memory_limit_bytes` of heap. Raises `SandboxUnavailableError`."""
         self._attach()
         for _ in range(_START_ATTEMPTS):
-            child = self._spare.popleft() if self._spare else await self._fork()
+            if memory_limit_bytes <= DEFAULT_MEMORY_LIMIT_BYTES and self._spare:
+                child = self._spare.popleft()
+            else:
+                child = await self._fork(max(memory_limit_bytes, DEFAULT_MEMORY_LIMIT_BYTES))
             self._used.add(child)
+            if self._refill is None:
+                self._refill = asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._fork_ahead)
             try:
-                while len(self._spare) < self._spare_processes:
-                    self._spare.append(await self._fork())
-                self.filtered = await child.prepare(memory_limit_bytes)
+                self.filtered = await child.prepared()
                 return child
             except SandboxDiedError:
                 child.kill()
@@ -126,12 +135,26 @@ class Sandbox:
                 raise
         raise SandboxUnavailableError("its processes end as they start")
 
-    async def _fork(self) -> Child:
+    async def _fork(self, memory_limit_bytes: int) -> Child:
         if self._zygote is None or not self._zygote.alive:
             if self._zygote is not None:
                 self._zygote.kill()
             self._zygote = Zygote(asyncio.get_running_loop())
-        return await self._zygote.fork()
+        while (child := self._zygote.fork(memory_limit_bytes)) is None:
+            await asyncio.sleep(_REFILL_SECONDS)  # noqa: ASYNC110 - a full socket to another process sets no event
+        return child
+
+    def _fork_ahead(self) -> None:
+        """Fill up the spare processes, a moment after one was taken: whoever took it runs first."""
+        self._refill = None
+        try:
+            while self._zygote is not None and len(self._spare) < self._spare_processes:
+                child = self._zygote.fork(DEFAULT_MEMORY_LIMIT_BYTES)
+                if child is None:
+                    return
+                self._spare.append(child)
+        except SandboxUnavailableError:
+            return  # the next `_fork` starts another zygote
 
     async def _match(self, pattern: str, flags: str, text: str | None, timeout_ms: int) -> bool:
         self._attach()

@@ -30,7 +30,7 @@ class Kind(IntEnum):
     """What a frame holds."""
 
     # to the child
-    PREPARE = 1  #: {memory}: the limits of its whole life, before any script
+    PREPARE = 1  #: {memory}: the largest heap it will be asked for; seals the process
     EVALUATE = 2  #: the request
     SETTLE = 3  #: [[seq, ok, JSON text, epoch ms]…], each answered and worked off before the next
     REGEX = 4  #: {pattern, flags, text | null}
