@@ -63,8 +63,8 @@ async def create_agent(
     model call. Raises: the assembly errors of 05 §17.
     """
     given = dict(workspace or {})
-    root = Path(os.path.abspath(given.get("root_dir") or "."))
-    load_env_files(root)
+    root = await asyncio.to_thread(lambda: Path(given.get("root_dir") or ".").resolve())
+    load_env_files(root, os.environ)
     environment = ModelEnvironment()
     bounds = Bounds(**dict(sub_workflow_bounds or {}))
     cache = dict(prompt_cache or {})

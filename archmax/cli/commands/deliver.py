@@ -1,0 +1,15 @@
+"""`archmax deliver`: resume a session that waits for input (07 §9)."""
+
+from __future__ import annotations
+
+from archmax.cli.invocation import Invocation
+from archmax.cli.local_agent import TurnView, local_agent
+
+
+async def run(invocation: Invocation) -> int:
+    view = TurnView(invocation)
+    async with local_agent(invocation, invocation.slug(), view) as agent:
+        outcome = await agent.deliver(
+            invocation.arguments["session"], invocation.options["trigger"], invocation.json.get("variables")
+        )
+        return view.finish(agent, outcome)

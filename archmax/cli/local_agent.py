@@ -1,0 +1,111 @@
+"""The agent behind the session commands: the workspace's sessions, its model from the environment, no fleet needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from archmax.cli.invocation import Invocation
+from archmax.cli.render.flow import StateFlow
+from archmax.cli.render.outcomes import report
+from archmax.cli.render.parks import DecisionContext, Hints, decision_context
+from archmax.cli.render.style import style_for
+from archmax.cli.render.usage import UsageMeter, usage_line
+from archmax.settings import read_settings
+from core.jsontext import JsonObject
+from engine.host.agent import Agent
+from engine.host.driver import TurnOptions
+from engine.host.session_folder import SessionFolder
+from engine.session.outcome import Outcome
+from engine.session.state import SessionState
+from engine.spec.model import State
+from engine.turn.assembly import Assembly, assemble
+from engine.turn.recorder import EventStream
+from sandbox import Sandbox
+from storage.directory import DirectoryStore
+from worker.host import HostContext, load_host, wire_fleet
+from worker.settings import FleetSettings, ModelEnvironment
+
+
+@asynccontextmanager
+async def local_agent(
+    invocation: Invocation, workflow: str, on_event: Callable[[JsonObject], None] | None
+) -> AsyncGenerator[Agent]:
+    """An agent over the root's sessions. Raises: assembly and configuration errors, one line each."""
+    settings = read_settings(FleetSettings).model_copy(update={"root": invocation.root})
+    host = await load_host(settings.host, HostContext(invocation.root, workflow, "run"))
+    store = settings.open_store()
+    lock_root = store.root if isinstance(store, DirectoryStore) else None
+    async with Sandbox() as sandbox:
+        wiring = wire_fleet(settings, read_settings(ModelEnvironment), host, sandbox)
+        trigger = host.get("trigger")
+        assembly = assemble(
+            wiring,
+            workflow,
+            trigger=trigger.get("id") if isinstance(trigger, dict) else trigger,
+            variables=host.get("variables"),
+        )
+        limit = host.get("recursion_limit", settings.recursion_limit)
+        try:
+            yield Agent(
+                assembly,
+                SessionFolder(store, lock_root=lock_root),
+                EventStream(on_event),
+                session_path=host.get("session_path"),
+                options=TurnOptions(recursion_limit=limit),
+            )
+        finally:
+            await store.close()
+
+
+class TurnView:
+    """What a command that runs a turn shows: the state flow while it runs, its outcome, and what it spent."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._style = style_for(invocation.err)
+        self.flow = StateFlow(invocation.err, style=self._style, verbose=invocation.flag("verbose"))
+        self._meter = UsageMeter()
+
+    def __call__(self, event: JsonObject) -> None:
+        self._meter(event)
+        self.flow(event)
+
+    def finish(self, agent: Agent, outcome: Outcome) -> int:
+        """Report and return the exit code."""
+        invocation = self._invocation
+        hints = Hints(outcome.session_id, invocation.hint_options())
+        disposition: Any = outcome.disposition
+        code = report(
+            outcome.to_json(),
+            hints,
+            disposition=disposition,
+            context=context_of(agent.assembly, outcome.pending, outcome.delegation),
+            style=self._style,
+        ).write(invocation.out, invocation.err)
+        line = usage_line(self._meter.total)
+        if line is not None:
+            invocation.err.write(line + "\n")
+        return code
+
+
+def context_of(
+    assembly: Assembly, pending: JsonObject | None, delegation: JsonObject | None
+) -> DecisionContext | None:
+    """What a person decides on; a child's when a child session holds the decision."""
+    if pending is None:
+        return None
+    state: State | None
+    if delegation is not None:
+        spec = assembly.library.usable(delegation["workflow"])
+        state = spec.states.get(pending["state"]) if spec is not None else None
+        return decision_context(pending, state, workflow=delegation["workflow"])
+    state = assembly.spec.states.get(pending["state"])
+    return decision_context(pending, state)
+
+
+def pending_of(state: SessionState) -> tuple[JsonObject | None, JsonObject | None]:
+    """A parked session's record and, when a child holds it, the child."""
+    head = state.pending_delegations[0] if state.pending_delegations else None
+    return state.pending_decision or state.pending_input, head
