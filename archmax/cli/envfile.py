@@ -6,7 +6,6 @@ message: a line that cannot be read is named by its file and number.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -58,7 +57,6 @@ def load_env_files(
 
     Returns: one sentence per problem (an unreadable file or line), for a warning.
     """
-    environ = os.environ if environ is None else environ
     real = set(environ)
     problems: list[str] = []
     current = Path.cwd() if current is None else current
