@@ -8,10 +8,12 @@ write, the same for its retries. Equal etags would otherwise not mean the same w
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
+
+from typing_extensions import override
 
 from core import jsontext
 from core.errors import ArchmaxError
@@ -32,6 +34,7 @@ class NewerFormat(ArchmaxError):
         super().__init__(key, version)
         self.key, self.version = key, version
 
+    @override
     def __str__(self) -> str:
         return f"{self.key!r} has format {self.version}; this release reads up to {FORMAT}"
 
@@ -45,6 +48,7 @@ class DamagedObject(ArchmaxError):
         super().__init__(key, problem)
         self.key, self.problem = key, problem
 
+    @override
     def __str__(self) -> str:
         return f"{self.key!r} is damaged: {self.problem}"
 
@@ -72,6 +76,11 @@ def unpack(key: str, body: bytes) -> JsonObject:
     if value["v"] > FORMAT:
         raise NewerFormat(key, value["v"])
     return value
+
+
+def _rows(tuples: Iterable[tuple[object, ...]]) -> list[list[object]]:
+    """Named tuples as the fast JSON writer takes them."""
+    return [list(row) for row in tuples]
 
 
 class Why(StrEnum):
@@ -147,11 +156,11 @@ class Head:
             "fence": self.fence,
             "by": self.by,
             "entry": self.entry,
-            "parts": self.parts,
-            "segs": self.segs,
+            "parts": _rows(self.parts),
+            "segs": _rows(self.segs),
         }
         if self.merged:
-            shown["merged"] = self.merged
+            shown["merged"] = _rows(self.merged)
         if self.deleted:
             shown["deleted"] = True
         return pack(shown)
@@ -337,14 +346,14 @@ class EndedTurn:
             "workflow": self.workflow,
             "outcome": self.outcome,
             "records": self.records,
-            "parts": self.parts,
+            "parts": _rows(self.parts),
         }
         if self.dues:
             shown["dues"] = self.dues
         if self.joins:
-            shown["joins"] = self.joins
+            shown["joins"] = _rows(self.joins)
         if self.merged:
-            shown["merged"] = self.merged
+            shown["merged"] = _rows(self.merged)
         return shown
 
     def body(self) -> bytes:

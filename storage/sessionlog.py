@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
+from typing_extensions import override
+
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from storage.layout import SessionKeys
@@ -46,6 +48,7 @@ class TurnFenced(ArchmaxError):
         super().__init__(session, turn, fence)
         self.session, self.turn, self.fence = session, turn, fence
 
+    @override
     def __str__(self) -> str:
         return f"turn {self.session}.{self.turn} is no longer held under fence {self.fence}"
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from typing_extensions import override
+
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from storage.records import EndedTurn, InboxEntry, LogObject
@@ -29,6 +31,7 @@ class BrokerUnavailable(ArchmaxError):
         super().__init__(problem)
         self.problem = problem
 
+    @override
     def __str__(self) -> str:
         return f"the queue is not reachable: {self.problem}"
 
@@ -45,6 +48,7 @@ class HandBack(ArchmaxError):
         super().__init__(reason, delay_seconds)
         self.reason, self.delay_seconds = reason, delay_seconds
 
+    @override
     def __str__(self) -> str:
         return f"handed back: {self.reason}"
 

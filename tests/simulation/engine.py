@@ -51,7 +51,9 @@ class Engine:
                 return
             item = plan[done]
             record: JsonObject = {"op": done, "turn": turn.turn}
-            self._oracle.begin_step(self._process.name, turn.session_id, turn.life, turn.turn, turn.fence, done)
+            self._oracle.begin_step(
+                self._process.name, turn.session_id, turn.life, turn.turn, turn.fence, done
+            )
             await Wait(item.get("ms", 5))
             if item.get("poison") and chance.random() < item["poison"]:
                 raise Poisoned
@@ -65,7 +67,9 @@ class Engine:
                 await turn.end(record, {"kind": "parked"}, await self._dues(item))
                 return
             if done == len(plan) - 1:
-                await turn.end(record, {"kind": "completed"}, [{"due": "webhook"}] if item.get("hook") else [])
+                await turn.end(
+                    record, {"kind": "completed"}, [{"due": "webhook"}] if item.get("hook") else []
+                )
                 return
             await turn.commit(record)
             done += 1
@@ -87,7 +91,13 @@ class Engine:
                     latest[answer["session"]] = answer
             plan = [{"do": "step"}]
             return [
-                {"child": child, "n": answer["n"] + 1, "workflow": "w", "kind": "deliver", "input": {"plan": plan}}
+                {
+                    "child": child,
+                    "n": answer["n"] + 1,
+                    "workflow": "w",
+                    "kind": "deliver",
+                    "input": {"plan": plan},
+                }
                 for child, answer in sorted(latest.items())
                 if answer["outcome"]["kind"] == "parked"
             ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -132,6 +132,6 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 
 @contextmanager
-def mutated(name: str) -> Iterator[None]:
+def mutated(name: str) -> Generator[None]:
     with MUTATIONS[name]():
         yield

@@ -130,7 +130,7 @@ class Ports:
 
     async def _ask(self, act: Callable[[], Any]) -> Any:
         chance, faults = self._redis.scheduler.random, self._redis.faults()
-        there, back = chance.randint(0, 3), chance.randint(0, 3)
+        there, back = int(chance.random() * 4), int(chance.random() * 4)
         dice = chance.random()
         if dice < faults.redis / 2:
             return await Request(None, there, back, BrokerUnavailable("simulated"))

@@ -68,6 +68,7 @@ class Task:
 class Scheduler:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self._chance = self.random.random
         self.now = 0
         self.trace: deque[str] = deque(maxlen=4000)
         #: called with the process before each request is sent; may kill it
@@ -83,7 +84,7 @@ class Scheduler:
     def at(self, ms: int, act: Callable[[], None]) -> None:
         """Run `act` in `ms`. Things at one time run in random order."""
         self._count += 1
-        heapq.heappush(self._heap, (self.now + ms, self.random.random(), self._count, act))
+        heapq.heappush(self._heap, (self.now + ms, self._chance(), self._count, act))
 
     def spawn(
         self,

@@ -131,9 +131,8 @@ class Client:
         return await Request(act, there, back)
 
     def _latency(self) -> int:
-        longest = self._faults().latency
-        chance = self._server.scheduler.random
-        return chance.randint(1, longest) * (50 if chance.random() < 0.01 else 1)
+        chance = self._server.scheduler.random.random
+        return int(1 + chance() * self._faults().latency) * (50 if chance() < 0.01 else 1)
 
     def _unavailable(self, kind: str, key: str) -> StoreUnavailable:
         return StoreUnavailable(kind, key, "simulated")

@@ -120,24 +120,29 @@ class World:
         worker: Worker
         fleet = self.fleet(process, lambda: worker.draining)
         worker = Worker(
-            process, fleet, Engine(self.scheduler, self.oracle, fleet.clock, process), self.chance.choice((1, 2, 4))
+            process,
+            fleet,
+            Engine(self.scheduler, self.oracle, fleet.clock, process),
+            self.chance.choice((1, 2, 4)),
         )
         self.workers.append(worker)
         self._loop(worker, "clean", 5_000, fleet.cleaner.run_once)
         if self._sweeps:
-            self._loop(worker, "watch", 500, lambda: sweep_watch(fleet))
+            self._loop(worker, "watch", 1_000, lambda: sweep_watch(fleet))
             self._loop(worker, "inbox", 60_000, lambda: sweep_inbox(fleet))
         self._loop(worker, "timers", 10_000, lambda: sweep_timers(fleet))
         self._feed()
 
-    def _loop(self, worker: Worker, name: str, every_ms: int, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def _loop(
+        self, worker: Worker, name: str, every_ms: int, act: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> None:
         async def loop() -> None:
             while not worker.draining:
                 try:
                     await act()
                 except ArchmaxError:
                     pass
-                await Wait(every_ms if self.hostile else every_ms + 4_000)
+                await Wait(every_ms if self.hostile else every_ms * 3 + 4_000)
 
         self.scheduler.spawn(f"{worker.process.name} {name}", worker.process, loop())
 
@@ -185,7 +190,9 @@ class World:
 
     def _feed(self) -> None:
         while self.backlog:
-            free = [w for w in self.workers if w.busy < w.slots and w.process.frozen_until <= self.scheduler.now]
+            free = [
+                w for w in self.workers if w.busy < w.slots and w.process.frozen_until <= self.scheduler.now
+            ]
             if not free:
                 return
             worker = self.chance.choice(free)

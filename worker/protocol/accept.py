@@ -14,6 +14,7 @@ from enum import StrEnum
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from storage.limits import WINDOW_MS
+from storage.local import LOCAL
 from storage.logstore import Conflict
 from storage.records import Head, InboxEntry
 from storage.sessionlog import HeadMoved, SessionLog
@@ -24,7 +25,6 @@ from worker.protocol.errors import ChildSession, KeyReused, SessionBusy, Session
 from worker.protocol.fleet import Fleet
 from worker.protocol.join import tell
 from worker.protocol.keyed import KeyRecord, create_record, key_path, move, ran, read_record
-from worker.protocol.visit import LOCAL
 
 _CHILD = re.compile(r"~[0-9]+\Z")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 
@@ -17,6 +19,7 @@ class SessionGone(ArchmaxError):
         super().__init__(session)
         self.session = session
 
+    @override
     def __str__(self) -> str:
         return f"session {self.session!r} was deleted"
 
@@ -31,6 +34,7 @@ class SessionBusy(ArchmaxError):
         super().__init__(session)
         self.session = session
 
+    @override
     def __str__(self) -> str:
         return f"session {self.session!r} is busy"
 
@@ -40,6 +44,7 @@ class SessionHeldLocally(SessionBusy):
 
     code: ClassVar[str] = "session-held-locally"
 
+    @override
     def __str__(self) -> str:
         return f"session {self.session!r} is held by a local process; cancel its turn to take it away"
 
@@ -53,6 +58,7 @@ class ChildSession(ArchmaxError):
         super().__init__(session)
         self.session = session
 
+    @override
     def __str__(self) -> str:
         return f"session {self.session!r} is a child; address the session that called it"
 
@@ -66,6 +72,7 @@ class KeyReused(ArchmaxError):
         super().__init__(key)
         self.key = key
 
+    @override
     def __str__(self) -> str:
         return f"idempotency key {self.key!r} was used for another request"
 
@@ -79,6 +86,7 @@ class TurnOver(ArchmaxError):
         super().__init__(session, turn, outcome)
         self.session, self.turn, self.outcome = session, turn, outcome
 
+    @override
     def __str__(self) -> str:
         return f"turn {self.session}.{self.turn} has already ended"
 
@@ -92,5 +100,6 @@ class TurnUnknown(ArchmaxError):
         super().__init__(session, turn)
         self.session, self.turn = session, turn
 
+    @override
     def __str__(self) -> str:
         return f"there is no turn {self.session}.{self.turn}"

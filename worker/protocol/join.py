@@ -211,5 +211,5 @@ def _entry_of(suspension: LogObject, parent: Parent, w: str) -> InboxEntry:
 
 
 def _message(entry: InboxEntry) -> Message:
-    assert entry.parent is not None  # noqa: S101 (children only)
+    assert entry.parent is not None
     return Message(entry.session, entry.n, entry.workflow, child=True, parent=entry.parent.session)

@@ -15,6 +15,7 @@ from typing import ClassVar
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from storage.limits import KEEP_MS, MAX_ATTEMPTS
+from storage.local import LOCAL
 from storage.records import EndedTurn, Head, InboxEntry, NewerFormat
 from storage.sessionlog import HeadMoved, OpenLog, TurnFenced
 from worker.ports import HandBack, Lease, Message, Stop, TurnRunner
@@ -27,8 +28,6 @@ from worker.protocol.tidy import tidy
 
 logger = logging.getLogger(__name__)
 
-#: who holds the turns of a library's or command's process, and the kind of their inbox entries
-LOCAL = "local"
 #: the kind that stands in for an input that is gone
 LOST = "lost"
 #: after an error, how long until the sweep sends the session again
