@@ -25,6 +25,7 @@ _STACK_BYTES: Final = 1024 * 1024  # of the 8 MiB a main thread has
 _OFFSET_LINES: Final = 1000
 _FRAME: Final = re.compile(r"<input>:(\d+)(?::(\d+))?")
 _MAX_FRAMES: Final = 20
+_UNSENT_BYTES: Final = 64 * 2**10
 #: share of the heap's limit beyond which a failed script leaves too little for another
 _EXHAUSTED: Final = 0.9
 _PRELUDE: Final = (Path(__file__).with_name("prelude.js")).read_text(encoding="utf-8")
@@ -82,6 +83,7 @@ class _Interpreter:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._unsent = bytearray()
         self._lines = self._line_bytes = 0
         self._filename = "script"
         self._prefix: int | None = None
@@ -185,7 +187,7 @@ class _Interpreter:
         if text:
             report = state["report"] = json.loads(text)
             if report["ok"]:
-                self._send(Kind.VALUE, report.pop("value").encode())
+                self._queue(Kind.VALUE, report.pop("value").encode())
                 report["shown"] = self._own_lines(report["shown"])
             else:
                 report["stack"] = self._own_frames(report["stack"])
@@ -197,7 +199,7 @@ class _Interpreter:
         """Called from JavaScript. Must not raise: the binding would corrupt the interpreter's state."""
         try:
             if kind == "C":
-                self._send(Kind.CALL, f"[{seq},{tool},{text}]".encode())
+                self._queue(Kind.CALL, f"[{seq},{tool},{text}]".encode())
             else:
                 self._line(text)
         except BaseException:
@@ -236,5 +238,16 @@ class _Interpreter:
         shift = self._prefix if line == 1 else 0
         return f"{self._filename}:{line}:{max(1, int(column) - shift)}"
 
+    def _queue(self, kind: Kind, payload: bytes) -> None:
+        """Send with the next frame that is sent at once: the host begins no call before the script rests anyway."""
+        self._unsent += wire.frame(kind, payload)
+        if len(self._unsent) > _UNSENT_BYTES:
+            self._flush()
+
     def _send(self, kind: Kind, payload: bytes) -> None:
-        self._connection.sendall(wire.frame(kind, payload))
+        self._unsent += wire.frame(kind, payload)
+        self._flush()
+
+    def _flush(self) -> None:
+        self._connection.sendall(self._unsent)
+        self._unsent = bytearray()

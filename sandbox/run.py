@@ -93,6 +93,8 @@ class Run:
         self._outstanding_bytes = 0
         self._unstarted: list[HostCall] = []
         self._running: dict[asyncio.Task[HostAnswer | Deferred], HostCall] = {}
+        self._done: list[asyncio.Task[HostAnswer | Deferred]] = []
+        self._something_done: asyncio.Future[None] | None = None
         self._ready: list[tuple[int, HostAnswer]] = []
         self._deferred: set[int] = set()
         self._unreadable_calls: dict[int, str] = {}
@@ -204,14 +206,29 @@ class Run:
                 self._ready.append((call.seq, HostAnswer.failed("TypeError", problem)))
                 continue
             task = asyncio.ensure_future(self._request.call(call))
+            task.add_done_callback(self._call_done)
             self._running[task] = call
         self._unstarted.clear()
 
+    def _call_done(self, task: asyncio.Task[HostAnswer | Deferred]) -> None:
+        self._done.append(task)
+        if self._something_done is not None and not self._something_done.done():
+            self._something_done.set_result(None)
+
     async def _wait_for_answers(self) -> None:
-        remaining = self._remaining_seconds()
-        done, _ = await asyncio.wait(self._running, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise self._timed_out()
+        """Wait for the next call to end, and take those that ended with it. Linear in the calls, unlike `asyncio.wait`."""
+        if not self._done:
+            loop = asyncio.get_running_loop()
+            waiter = self._something_done = loop.create_future()
+            limit = loop.call_later(self._remaining_seconds(), _stop_waiting, waiter)
+            try:
+                await waiter
+            finally:
+                limit.cancel()
+                self._something_done = None
+            if not self._done:
+                raise self._timed_out()
+        done, self._done = self._done, []
         for task in sorted(done, key=lambda task: self._running[task].seq):
             call = self._running.pop(task)
             answer = task.result()
@@ -422,6 +439,11 @@ class Run:
             forbidden=forbidden,
             lost_state=lost_state,
         )
+
+
+def _stop_waiting(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _consume(task: asyncio.Task[HostAnswer | Deferred]) -> None:

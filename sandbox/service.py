@@ -140,8 +140,8 @@ class Sandbox:
             if self._zygote is not None:
                 self._zygote.kill()
             self._zygote = Zygote(asyncio.get_running_loop())
-        while (child := self._zygote.fork(memory_limit_bytes)) is None:
-            await asyncio.sleep(_REFILL_SECONDS)  # noqa: ASYNC110 - a full socket to another process sets no event
+        while (child := self._zygote.fork(memory_limit_bytes)) is None:  # noqa: ASYNC110 - no event tells of room in a socket
+            await asyncio.sleep(_REFILL_SECONDS)
         return child
 
     def _fork_ahead(self) -> None:
