@@ -14,6 +14,9 @@ from engine.spec.yaml12 import Path
 
 TOOL_ENTRY_KEYS: Final = ("tool", "args", "paths", "connection", "source")
 SIGNATURE_KEYS: Final = ("name", "type", "description")
+#: a guard is asked at every call, and judged whole at load: longer ones are refused
+MAX_GLOB_CHARS: Final = 1_024
+_GLOBS = f"a glob of at most {MAX_GLOB_CHARS} characters or a list of globs"
 _TOOL_FORMS = "a tool name, { tool, args: { name: glob } } or { tool, paths: [glob] }"
 _MOUNT_FORMS = "a mount name or { mount: name, access?: read | read_write }"
 _GLOB_CHARACTERS = frozenset("*?[]{}")
@@ -63,19 +66,20 @@ def _tool_problem(entry: dict[str, Json]) -> str | None:
     if "args" in entry and "paths" in entry:
         return "args and paths exclude each other: guard each path argument by name, or all of them by paths"
     if "paths" in entry and not _is_globs(entry["paths"]):
-        return "paths must be a glob or a list of globs"
+        return f"paths must be {_GLOBS}"
     if "args" not in entry:
         return None
     args = entry["args"]
     if not isinstance(args, dict):
         return "args must map argument names to globs"
     bad = next((name for name, globs in args.items() if not _is_globs(globs)), None)
-    return None if bad is None else f"args.{shown(bad)} must be a glob or a list of globs"
+    return None if bad is None else f"args.{shown(bad)} must be {_GLOBS}"
 
 
 def _is_globs(value: Json) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return all(
+        isinstance(item, str) and len(item) <= MAX_GLOB_CHARS
+        for item in (value if isinstance(value, list) else [value])
     )
 
 

@@ -158,6 +158,13 @@ def test_malformed_values_never_stop_validation(place: str, value: str):
     assert all(item.message and item.id for item in result.diagnostics)
 
 
+def test_a_glob_longer_than_the_limit_is_no_entry():
+    """02 §5: guards are asked at every call."""
+    spec = "states: {{ a: {{ triggers: {{ manual: }}, tools: {{ allow: [{{ tool: ls, paths: [{}] }}] }} }} }}"
+    assert "schema.tool-entry" not in ids(spec.format("x" * 1024))
+    assert "schema.tool-entry" in ids(spec.format("x" * 1025))
+
+
 def test_without_a_mount_table_mounts_are_not_judged():
     """01 §19.5."""
     spec = "mounts: { allow_always: [anything] }\nstates: { a: { triggers: { manual: }, tools: { allow: [{ tool: write_file, paths: [AGENTS.md] }] } } }"
