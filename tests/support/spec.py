@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from engine.cases.checks import check_cases
 from engine.governance.zones import MountPrefixes
 from engine.spec.diagnostics import Diagnostic
 from engine.spec.loader import LoadedWorkflow, load_workflow
@@ -36,7 +38,13 @@ def validate(
 ) -> ValidationResult:
     files = {SPEC: spec} if isinstance(spec, str) else dict(spec)
     tree = MemoryTree({**BUNDLES, **files})
-    return validate_workflow(tree, slug, skills=discover_skills(tree, ("skills/", "more/")), mounts=mounts)
+    return validate_workflow(
+        tree,
+        slug,
+        skills=discover_skills(tree, ("skills/", "more/")),
+        mounts=mounts,
+        case_checks=partial(check_cases, mounts=mounts or MountPrefixes()),
+    )
 
 
 def found(diagnostics: tuple[Diagnostic, ...], id_: str) -> list[Diagnostic]:
