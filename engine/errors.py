@@ -125,7 +125,9 @@ class AuthoringBackendExposedError(ArchmaxError):
         self.key = key
 
     def __str__(self) -> str:
-        return f"mount {self.key!r} is writable and served by the authoring backend; serve it from another one"
+        return (
+            f"mount {self.key!r} is writable and served by the authoring backend; serve it from another one"
+        )
 
 
 class WorkspaceRootRequiredError(ArchmaxError):
@@ -202,7 +204,9 @@ class InvalidVariableNameError(ArchmaxError):
         self.name = name
 
     def __str__(self) -> str:
-        hint = " (a dotted name writes no part of a variable: write the whole value)" if "." in self.name else ""
+        hint = (
+            " (a dotted name writes no part of a variable: write the whole value)" if "." in self.name else ""
+        )
         return f"invalid variable name {self.name!r}: a lower-case letter, then letters, digits, _{hint}"
 
 
@@ -259,7 +263,9 @@ class ParkedStateRemovedError(ArchmaxError):
         self.session_id, self.state = session_id, state
 
     def __str__(self) -> str:
-        return f"session {self.session_id!r} is parked in {self.state!r}, which the workflow no longer declares"
+        return (
+            f"session {self.session_id!r} is parked in {self.state!r}, which the workflow no longer declares"
+        )
 
 
 class EmptyMessageError(ArchmaxError):
@@ -398,6 +404,19 @@ class ModelConfigurationError(ArchmaxError):
 
     def __str__(self) -> str:
         return self.problem
+
+
+class MiddlewareError(ArchmaxError):
+    """A host's middleware that cannot run here, or did what only a graph can do."""
+
+    code: ClassVar[str] = "middleware"
+
+    def __init__(self, middleware: str, problem: str) -> None:
+        super().__init__(middleware, problem)
+        self.middleware, self.problem = middleware, problem
+
+    def __str__(self) -> str:
+        return f"middleware {self.middleware!r}: {self.problem}"
 
 
 class HostError(ArchmaxError):

@@ -50,7 +50,7 @@ def turn_context(
     """Everything one turn needs, over one session's folded state."""
     rec = Recorder(state, log, events)
     files = session_files(state, log, rec)
-    return TurnContext(
+    ctx = TurnContext(
         assembly=assembly,
         state=state,
         rec=rec,
@@ -63,6 +63,12 @@ def turn_context(
         clock=options.clock,
         mock=options.mock,
     )
+    chain = assembly.wiring.options.middleware
+    if chain is not None:
+        from engine.turn.middleware import Hooks  # LangChain's agents are slow to import
+
+        ctx.hooks = Hooks(chain, ctx)
+    return ctx
 
 
 def session_files(state: SessionState, log: TurnLog, rec: Recorder) -> FoldedSessionFiles:

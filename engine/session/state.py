@@ -50,6 +50,8 @@ class Batch:
     order: dict[str, int]
     calls: dict[str, JsonObject]
     done: list[int] = field(default_factory=list)
+    #: calls a `tool-called` event has told of
+    announced: set[str] = field(default_factory=set)
 
     def insert_position(self, call_id: str) -> int:
         """Results stand right after their message in the order of the calls, whatever order they came in."""
@@ -93,6 +95,9 @@ class SessionState:
     #: a child's link to its caller: `{parent, chain, dispatchId, depth}`
     origin: JsonObject | None = None
     labels: JsonObject = field(default_factory=dict)
+    #: fields a host's middleware keeps, and the turn it last began
+    middleware: JsonObject = field(default_factory=dict)
+    middleware_turn: int = 0
     script_used: set[int] = field(default_factory=set)
     # open turn
     turn_trigger: str | None = None
@@ -117,11 +122,13 @@ class SessionState:
     trail_from: int = 0
     steps: int = 0
     frames: dict[str, Frame] = field(default_factory=dict)
-    #: calls by scripts, code states and graders this session: numbers their ids
+    #: the highest number given to a script's call in this session
     script_calls: int = 0
     started_calls: set[str] = field(default_factory=set)
     suspended: JsonObject | None = None
     exit: JsonObject | None = None
+    #: the exit is one the session's own mover raised, whatever its code
+    deliberate: bool = False
     #: rejected for a typed return of a wrong kind: a caller tells it apart (04 §4.2)
     invalid_return: bool = False
     batch: Batch | None = None
@@ -226,7 +233,7 @@ def _open(s: SessionState, c: Mapping[str, Any]) -> None:
     s.failed_delegations, s.pending_delegations = [], []
     s.park_counts, s.state_turns, s.malformed, s.unfinished, s.model_steps = {}, 0, 0, 0, 0
     s.pending_decision = s.pending_input = s.park_phase = None
-    s.reply_only = s.invalid_return = False
+    s.reply_only = s.invalid_return = s.deliberate = False
 
 
 def _begin_turn(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -304,13 +311,15 @@ def _unreject(s: SessionState, _c: Mapping[str, Any]) -> None:
 def _raise(s: SessionState, c: Mapping[str, Any]) -> None:
     s.raised = {"code": c["code"], "reason": c["reason"], "state": c["state"]}
     s.exit = {"success": False, "code": c["code"], "reason": c["reason"]}
-    s.status = "failed"
+    s.status, s.deliberate, s.suspended = "failed", True, None
 
 
 def _fail(s: SessionState, c: Mapping[str, Any]) -> None:
     s.raised = {"code": c["code"], "reason": c["reason"], "state": s.position}
     s.exit = {"success": False, "code": c["code"], "reason": c["reason"]}
-    s.status, s.suspended = "failed", None
+    s.status, s.suspended, s.deliberate = "failed", None, False
+    s.pending_decision = s.pending_input = s.park_phase = None
+    s.reply_only = False
 
 
 def _settle_rejected(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -334,6 +343,8 @@ def _message(s: SessionState, c: Mapping[str, Any]) -> None:
 
 def _result(s: SessionState, c: Mapping[str, Any]) -> None:
     if c.get("origin"):
+        if c.get("blocked"):  # blocked calls are never announced, and have an id all the same
+            _count_script_call(s, c["id"])
         return
     message: JsonObject = {
         "role": "tool",
@@ -347,6 +358,23 @@ def _result(s: SessionState, c: Mapping[str, Any]) -> None:
     if c.get("mark"):
         message["mark"] = c["mark"]
     s.append(message)
+
+
+def _edit(s: SessionState, c: Mapping[str, Any]) -> None:
+    """A middleware rewrote a message: what was there is in the log's earlier record alone."""
+    for index in range(len(s.messages) - 1, -1, -1):
+        message = s.messages[index]
+        if message["id"] == c["id"] and message["role"] == c["role"]:
+            kept = {key: value for key, value in message.items() if key != "content"}
+            s.messages[index] = {**kept, "text": c["text"]}
+            return
+
+
+def _middleware(s: SessionState, c: Mapping[str, Any]) -> None:
+    for name in c.get("drop", ()):
+        s.middleware.pop(name, None)
+    s.middleware.update(c.get("set", {}))
+    s.middleware_turn = c.get("turn", s.middleware_turn)
 
 
 def _usage(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -368,6 +396,8 @@ def _files(s: SessionState, c: Mapping[str, Any]) -> None:
 def _count(s: SessionState, c: Mapping[str, Any]) -> None:
     if c.get("park"):
         s.park_counts[c["park"]] = s.park_counts.get(c["park"], 0) + 1
+    if c.get("asked"):  # a model call that left no message
+        s.state_turns += 1
     for name in ("malformed", "unfinished"):
         if name in c:
             setattr(s, name, c[name])
@@ -407,6 +437,7 @@ def _frame(s: SessionState, c: Mapping[str, Any]) -> None:
         source=c.get("source"),
         args=c.get("args"),
         journal=dict(c.get("journal") or {}),
+        seen=(len(s.messages), len(s.trail)),
     )
 
 
@@ -440,7 +471,15 @@ def _frame_end(s: SessionState, c: Mapping[str, Any]) -> None:
 
 def _called(s: SessionState, c: Mapping[str, Any]) -> None:
     if c.get("origin"):
-        s.script_calls += 1
+        _count_script_call(s, c["id"])
+    elif s.batch is not None:
+        s.batch.announced.add(c["id"])
+
+
+def _count_script_call(s: SessionState, call_id: str) -> None:
+    number = call_id.removeprefix("ptc:")
+    if number.isdecimal():
+        s.script_calls = max(s.script_calls, int(number))
 
 
 def _suspend(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -496,6 +535,8 @@ _HANDLERS: dict[str, Callable[[SessionState, Mapping[str, Any]], None]] = {
     "rejected": _settle_rejected,
     "complete": _complete,
     "message": _message,
+    "edit": _edit,
+    "middleware": _middleware,
     "called": _called,
     "result": _result,
     "usage": _usage,

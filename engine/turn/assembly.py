@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
@@ -56,6 +56,9 @@ from engine.workspace.offload import offload
 from engine.workspace.tools import ToolResult
 from sandbox import Sandbox
 
+if TYPE_CHECKING:
+    from engine.turn.middleware import MiddlewareChain
+
 
 @dataclass(frozen=True)
 class HostOptions:
@@ -73,6 +76,8 @@ class HostOptions:
     images: ImageOptions | None = None
     streaming: bool = True
     call_timeout_ms: int = 120_000
+    #: the host's LangChain middleware, checked; None costs nothing
+    middleware: MiddlewareChain | None = None
     zone: tzinfo | None = None
     zone_name: str | None = None
     #: `.platform/system/GRAPH_STATE.md`, when the workspace has one
@@ -94,13 +99,12 @@ class Wiring:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request, ready to send."""
+    """One request, before it is marked for its provider's cache."""
 
     model: Any
     requested: str | None
     messages: list[BaseMessage]
     tools: list[JsonObject]
-    settings: dict[str, Any]
 
 
 class Assembly:
@@ -132,6 +136,7 @@ class Assembly:
             unloadable_skills=[SkillBundle(skill.slug, skill.prefix) for skill in wiring.skills.withheld],
             inherited=inherited,
         )
+        self.host_tools: dict[str, BaseTool] = {tool.name: tool for tool in options.tools}
         self.tools: dict[str, Tool] = {
             **builtin_tools(options.images),
             **{tool.name: host_tool(tool) for tool in options.tools},
@@ -260,25 +265,48 @@ class Assembly:
     def request(
         self, role: Any, requested: str | None, messages: list[BaseMessage], tools: list[JsonObject]
     ) -> ModelRequest:
-        model = self.wiring.models.model(role, requested)
-        marked, settings = mark_request(messages, cache_mechanism(model, self.cache), self.cache.ttl)
-        return ModelRequest(model, requested, marked, tools, settings)
+        return ModelRequest(self.wiring.models.model(role, requested), requested, messages, tools)
 
     async def call(
         self, ctx: TurnContext, request: ModelRequest, *, scope: CallScope, on_text_delta: TextDelta | None
     ) -> AIMessage:
-        """Raises: `ModelCallError`."""
+        """Through the host's middleware, when there is any. Raises: `ModelCallError`."""
+
+        async def plain(
+            model: Any, messages: list[BaseMessage], tools: list[JsonObject], settings: Mapping[str, Any]
+        ) -> AIMessage:
+            return await self._send(
+                ctx, model, messages, tools, settings, scope=scope, on_text_delta=on_text_delta
+            )
+
+        if ctx.hooks is None:
+            return await plain(request.model, request.messages, request.tools, {})
+        return await ctx.hooks.model_call(request.model, request.messages, request.tools, scope, plain)
+
+    async def _send(
+        self,
+        ctx: TurnContext,
+        model: Any,
+        messages: list[BaseMessage],
+        tools: list[JsonObject],
+        settings: Mapping[str, Any],
+        *,
+        scope: CallScope,
+        on_text_delta: TextDelta | None,
+    ) -> AIMessage:
+        """One call, marked for the cache of the model that is called (03 §17.5)."""
         options = self.wiring.options
+        marked, more = mark_request(messages, cache_mechanism(model, self.cache), self.cache.ttl)
         return await call_model(
-            request.model,
-            request.messages,
-            request.tools,
+            model,
+            marked,
+            tools,
             scope=scope,
             config=ctx.config,
             on_text_delta=on_text_delta,
             streaming=options.streaming,
             timeout_ms=options.call_timeout_ms,
-            settings=request.settings,
+            settings={**more, **settings},
         )
 
     def usage_of(self, answer: AIMessage, requested: str | None = None) -> Usage | None:

@@ -19,7 +19,7 @@ from engine.governance.calls import Origin
 from engine.governance.kernel import ToolCall, Verdict, decide
 from engine.governance.names import CONTROL_TOOLS, NotATool, delegation_target, resolve_name
 from engine.governance.redaction import visibility
-from engine.governance.references import Unresolved, substitute
+from engine.governance.references import Unresolved, substitute, substitute_typed
 from engine.spec.model import State
 from engine.turn.context import MockResult, TurnContext, idempotency_key
 from engine.turn.ports import TurnFenced, TurnReleased
@@ -112,13 +112,20 @@ def written_call(
 
 
 def judge(ctx: TurnContext, call: Call) -> Verdict:
-    """The kernel's verdict against the state the call was written in (stage 3)."""
+    """The kernel's verdict against the state the call was written in (stage 3).
+
+    Guards of a delegation see the resolved arguments (04 OP-9); one that cannot be resolved is the dispatch's to refuse.
+    """
+    args = call.args
+    if call.origin in ("agent", "grader") and delegation_target(call.name) is not None:
+        resolved = substitute_typed(args, ctx.state.values)
+        args = args if isinstance(resolved, Unresolved) else resolved
     return decide(
         ctx.assembly.machine,
         ToolCall(
             state=call.state.slug,
             tool=call.name,
-            args=call.args,
+            args=args,
             origin=call.origin,
             reply_only=call.reply_only,
         ),
@@ -141,6 +148,9 @@ def block(ctx: TurnContext, call: Call, verdict: Verdict) -> Result:
 
 
 def announce(ctx: TurnContext, call: Call) -> None:
+    batch = ctx.state.batch
+    if call.origin == "agent" and batch is not None and call.id in batch.announced:
+        return  # by a process that is gone
     ctx.rec.add(
         "called",
         id=call.id,
@@ -199,7 +209,11 @@ async def run_tool(ctx: TurnContext, tool: Tool, call: Call) -> Result:
         config=_tool_config(ctx, call, key),
     )
     try:
-        answer = await ctx.assembly.run_tool(tool, call.args, context)
+        answer = await (
+            ctx.assembly.run_tool(tool, call.args, context)
+            if ctx.hooks is None
+            else ctx.hooks.tool_call(tool, call, context)
+        )
     except (TurnFenced, TurnReleased):
         raise
     except ArchmaxError as error:

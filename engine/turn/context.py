@@ -28,6 +28,7 @@ from engine.workspace.router import Workspace
 if TYPE_CHECKING:
     from engine.delegation.calls import ChildCall
     from engine.turn.assembly import Assembly
+    from engine.turn.middleware import Hooks
     from engine.turn.scripts import SessionScripts
 
 RECURSION_LIMIT = 400
@@ -56,13 +57,18 @@ class TurnContext:
     #: what prompts say the time is; records keep the real one
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     mock: ToolMock | None = None
+    #: the host's middleware at work on this turn; None when it has none
+    hooks: Hooks | None = None
     #: children the step in progress asks for; the loop turns them into one suspension
     deferred: list[ChildCall] = field(default_factory=list)
     #: set by a serviced move: where to go once the call is answered, and what to tell then
     next_position: str | None = None
     after_answer: Callable[[], None] | None = None
+    #: text streamed by the model call in flight, by message id
+    streamed: dict[str, list[str]] = field(default_factory=dict)
     #: what a settled child's turn tells its caller
     answer: JsonObject | None = None
+    _script_calls: int = 0
     _visit: tuple[int, float] = (-1, 0.0)
     _rendered: list[BaseMessage] = field(default_factory=list)
     _rendered_upto: int = 0
@@ -80,6 +86,17 @@ class TurnContext:
     def chain(self) -> tuple[str, ...]:
         """Workflows from the root to this one."""
         return (*((self.state.origin or {}).get("chain") or ()), self.assembly.spec.slug)
+
+    def script_call_id(self) -> str:
+        """A new id for a script's call; calls on their way at the same time get different ones."""
+        self._script_calls = max(self._script_calls, self.state.script_calls) + 1
+        return f"ptc:{self._script_calls}"
+
+    def tell_partial(self) -> None:
+        """What was streamed of a message that will never be committed, once per message (03 §13.4)."""
+        for pieces in self.streamed.values():
+            self.rec.event("agent-text", state=self.state.position, text="".join(pieces), partial=True)
+        self.streamed.clear()
 
     def visit_seconds(self) -> float:
         """Active wall clock of this visit in this process: it restarts on every entry and turn (01 §10)."""
@@ -101,6 +118,10 @@ class TurnContext:
         self._rendered_upto = max(self._rendered_upto, settled)
         tail = [rendered for message in messages[self._rendered_upto :] for rendered in to_langchain(message)]
         return [*self._rendered, *tail]
+
+    def forget_rendering(self) -> None:
+        """A message already rendered was rewritten."""
+        self._rendered, self._rendered_upto = [], 0
 
     def evidence_problem(self, written: str) -> str | None:
         """Why a path cannot be attached as evidence: it must be one the agent itself may read (03 §9.1)."""

@@ -90,13 +90,14 @@ def _host_run(tool: BaseTool) -> ToolRun:
         if isinstance(answer, ToolMessage):
             if answer.status == "error":
                 raise RuntimeError(text_of(answer.content) or "the tool failed")
-            return ToolResult(_as_text(answer.content))
-        return ToolResult(_as_text(answer))
+            return ToolResult(result_text(answer.content))
+        return ToolResult(result_text(answer))
 
     return run
 
 
-def _as_text(value: Any) -> str:
+def result_text(value: Any) -> str:
+    """What a tool answered, as the text a model reads."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(

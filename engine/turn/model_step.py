@@ -8,7 +8,7 @@ None of them ends a turn silently.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, SystemMessage
 
@@ -21,8 +21,12 @@ from engine.turn.calls import Call, Result, judge, settle
 from engine.turn.context import TurnContext
 from engine.turn.controls import spoke_since_told
 from engine.turn.moves import complete, failure_reason, route_failure
+from engine.turn.ports import TurnFenced, TurnReleased
 from engine.turn.tool_step import MAX_MALFORMED, all_malformed
 from engine.turn.value_files import file_issues
+
+if TYPE_CHECKING:
+    from engine.turn.middleware import Answered, Jump
 
 #: times an empty answer is asked for again, and a cut one continued
 MAX_UNFINISHED = 2
@@ -51,19 +55,69 @@ async def agent_step(ctx: TurnContext) -> None:
     if remaining is not None and remaining <= 0:
         route_failure(rec, spec, spent_time(state))
         return
+    bound = asyncio.timeout(None if remaining is None else remaining / 1000)
     try:
-        async with asyncio.timeout(None if remaining is None else remaining / 1000):
+        async with bound:
+            jump = None if ctx.hooks is None else await ctx.hooks.before_model()
+            if jump is not None:
+                await _jumped(ctx, jump)
+                return
             answer = await ask_agent(ctx, state, reply_only=False)
+            hooked = None if ctx.hooks is None else await ctx.hooks.after_model(answer)
     except TimeoutError:
+        if not bound.expired():  # a hook's own
+            raise
+        ctx.streamed.clear()  # the unfinished message is dropped (03 §4.2)
         route_failure(rec, spec, spent_time(state))
         return
+    if hooked is not None:
+        answer = hooked.answer
+        _show_whole(ctx, answer)
     message = record_answer(ctx, answer, counted=True)
+    if hooked is not None and _said_more(ctx, hooked):
+        await _jumped(ctx, hooked.jump or "model")
+        return
     if message is None:
         return
     if message.get("calls"):
         _count_malformed(ctx, message)
         return
     await finish(ctx, stop_reason(answer))
+
+
+def _said_more(ctx: TurnContext, hooked: Answered) -> bool:
+    """Record what `after_model` hooks added to an answer. True when they also say where to go on."""
+    assert ctx.hooks is not None
+    for result in hooked.results.values():
+        ctx.hooks.answer_call(result)
+    if hooked.more:
+        ctx.hooks.stop_calls()  # what follows is another message
+    for message in hooked.more:
+        ctx.rec.add("message", m=assistant_message(message, taken_ids=ctx.state.call_ids))
+    return hooked.jump is not None or bool(hooked.more)
+
+
+async def _jumped(ctx: TurnContext, jump: Jump) -> None:
+    """Go where a hook points: on with the tools, to another model call, or to the end of the agent's work."""
+    assert ctx.hooks is not None
+    if jump == "tools":
+        return
+    ctx.hooks.stop_calls()
+    if jump == "end":
+        await finish(ctx)
+
+
+def _show_whole(ctx: TurnContext, answer: AIMessage) -> None:
+    """An answer that hooks may have changed is shown once they are done, in one piece."""
+    if ctx.hooks is not None and ctx.hooks.edits_answers and answer.text:
+        ctx.rec.live(
+            {
+                "type": "agent-text-delta",
+                "state": ctx.state.position,
+                "text": str(answer.text),
+                "messageId": answer.id,
+            }
+        )
 
 
 def spent_time(state: State) -> str:
@@ -75,15 +129,19 @@ async def ask_agent(ctx: TurnContext, state: State, *, reply_only: bool) -> AIMe
     s, assembly = ctx.state, ctx.assembly
     request = await assembly.agent_request(ctx, state, reply_only=reply_only)
     scope = CallScope("agent", workflow=assembly.spec.slug, state=state.slug, play=ctx.play)
-    try:
-        return await assembly.call(
-            ctx,
-            request,
-            scope=scope,
-            on_text_delta=lambda piece, message_id: ctx.rec.live(
-                {"type": "agent-text-delta", "state": s.position, "text": piece, "messageId": message_id}
-            ),
+
+    def told(piece: str, message_id: str) -> None:
+        ctx.streamed.setdefault(message_id, []).append(piece)
+        ctx.rec.live(
+            {"type": "agent-text-delta", "state": s.position, "text": piece, "messageId": message_id}
         )
+
+    ctx.streamed.clear()
+    held_back = ctx.hooks is not None and ctx.hooks.edits_answers
+    try:
+        answer = await assembly.call(ctx, request, scope=scope, on_text_delta=None if held_back else told)
+        ctx.streamed.clear()
+        return answer
     except BaseException:
         if scope.taken:  # a script's answers are used up when the request arrives, read or not (09 §2)
             ctx.rec.add("usage", add={}, used=list(scope.taken))
@@ -101,7 +159,7 @@ def record_answer(ctx: TurnContext, answer: AIMessage, *, counted: bool) -> Json
             rec.event("warning", scope="model-output", message=f"the model refused to answer ({reason})")
         elif counted and not spoke_since_told(s) and s.unfinished < MAX_UNFINISHED:
             rec.event("warning", scope="model-output", message="the model answered with nothing; asked again")
-            rec.add("count", unfinished=s.unfinished + 1)
+            rec.add("count", unfinished=s.unfinished + 1, asked=True)
             rec.add("usage", used=used, **usage_change(ctx, answer))
             return None
         else:
@@ -128,8 +186,8 @@ def usage_change(ctx: TurnContext, answer: AIMessage) -> JsonObject:
 def _count_malformed(ctx: TurnContext, message: JsonObject) -> None:
     s, rec = ctx.state, ctx.rec
     if not all_malformed(message):
-        if s.malformed:
-            rec.add("count", malformed=0)
+        if s.malformed or s.unfinished:
+            rec.add("count", malformed=0, unfinished=0)
         return
     rec.add("count", malformed=s.malformed + 1)
 
@@ -164,6 +222,8 @@ async def finish(ctx: TurnContext, reason: str = "") -> None:
             )
             return
         rec.event("warning", scope="model-output", message="the answer was cut off by its length limit")
+    if ctx.hooks is not None and await ctx.hooks.after_agent() in ("model", "tools"):
+        return
     problem = await returns_problem(ctx)
     if problem is not None:
         rec.add("rejected", reason=problem[1], invalidReturn=problem[0] == "invalid" or None)
@@ -201,9 +261,18 @@ async def handoff_step(ctx: TurnContext) -> None:
     s, rec = ctx.state, ctx.rec
     state = ctx.current
     try:
+        if ctx.hooks is not None and await ctx.hooks.before_model() is not None:
+            rec.add("phase", phase="suspend")
+            return
         answer = await ask_agent(ctx, state, reply_only=True)
+        if ctx.hooks is not None:
+            answer = (await ctx.hooks.after_model(answer)).answer
+            _show_whole(ctx, answer)
+    except (TurnFenced, TurnReleased):
+        raise
     except Exception as error:  # the park stands whatever became of its message (03 OP-13)
         code = getattr(error, "code", "turn-error")
+        ctx.tell_partial()
         rec.event(
             "warning", scope="handoff", message=f"the message of this park could not be written: {error}"
         )
@@ -224,7 +293,7 @@ async def handoff_step(ctx: TurnContext) -> None:
         settle(
             ctx, call, Result(verdict.reason or "refused", ok=False, blocked=True, rule_id=verdict.rule_id)
         )
-    if s.disposition == "reply":
+    if s.disposition == "reply" and message["text"].strip():
         pending = s.pending_decision or {}
         rec.event(
             "park-message",
