@@ -342,9 +342,12 @@ class OpenLog:
         """How many workers, this one included, have tried the next step."""
         attempts = 1
         for part in reversed(self.head.parts):
-            if part.records or part.why != Why.LOST:
+            if part.why == Why.LOST:
+                attempts += 1
+            elif part.why != Why.RELEASED:
                 break
-            attempts += 1
+            if part.records:  # it got this far; what it died in after that is the step we are at
+                break
         return attempts
 
     async def history(self) -> list[JsonObject]:
