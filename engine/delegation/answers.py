@@ -15,6 +15,7 @@ from engine.session.state import SessionState
 from engine.spec.model import Spec
 from engine.turn.context import TurnContext
 from engine.turn.moves import tell_parked, trail_step
+from engine.turn.recorder import now_ms
 from engine.workspace.session_files import SessionFiles
 
 PARKED_ANSWER = (
@@ -79,6 +80,7 @@ async def answer_of(
     answer["reason"] = reason
     if outcome.exit is not None:
         answer["code"] = outcome.exit.get("code")
+        answer["raised"] = s.deliberate
     if s.raised is not None and outcome.kind == "failed":
         answer["state"] = s.raised.get("state") or answer["state"]
     if s.invalid_return:
@@ -92,13 +94,13 @@ def failure_kind(answer: Mapping[str, Any]) -> str:
         return "invalid-return"
     if answer["kind"] in ("rejected", "refused"):
         return "rejected" if answer["kind"] == "rejected" else "error"
+    if answer.get("raised"):  # whatever code it chose
+        return "raised"
     match answer.get("code"):
         case "recursion-limit" | "turn-deadline" | "turn-cancelled":
             return "budget"
-        case "turn-error" | "worker-lost" | None:
-            return "error"
         case _:
-            return "raised"
+            return "error"
 
 
 def failure_text(workflow: str, answer: Mapping[str, Any]) -> str:
@@ -176,13 +178,16 @@ def record_failure(ctx: TurnContext, call: Mapping[str, Any], message: str) -> N
 
 async def take_files(ctx: TurnContext, answer: Mapping[str, Any]) -> str | None:
     """Copy returned files into the caller's session; an equal file is fine, a different one refuses (04 §12)."""
+    new: dict[str, bytes] = {}
     for path, encoded in (answer.get("files") or {}).items():
         body = base64.b64decode(encoded)
         held = await ctx.workspace.files.read(path)
         if held is not None and held != body:
             return f"the returned file '{path}' would replace another file of that name here"
         if held is None:
-            await ctx.workspace.files.write(path, body)
+            new[path] = body
+    for path, body in new.items():
+        await ctx.workspace.files.write(path, body)
     return None
 
 
@@ -198,16 +203,10 @@ async def settle_child(
         if conflict is None:
             trail_step(ctx.rec, call["state"], "sub-workflow", workflow=workflow, status="ok")
             if call["caller"] in ("agent", "park"):
-                recover(
-                    ctx,
-                    workflow,
-                    call["state"],
-                    call["arguments"],
-                    ctx.state.model_steps if call["caller"] == "park" else call["step"],
-                )
-            result_event(
-                ctx, workflow, dispatch_id, call_id, "ok", returns=list(answer.get("returns", ())) or None
-            )
+                # by the step the call was made in, also when it answers after a park: a sibling recovers nothing
+                recover(ctx, workflow, call["state"], call["arguments"], call["step"])
+            names = list(answer.get("returns", ())) or None
+            result_event(ctx, workflow, dispatch_id, call_id, "ok", _lasted(call), returns=names)
             return success_text(
                 answer.get("message", ""), answer.get("declared", []), answer.get("returns", {})
             ), True
@@ -219,8 +218,13 @@ async def settle_child(
     trail_step(ctx.rec, call["state"], "sub-workflow", message, workflow=workflow, status="error")
     if call["caller"] in ("agent", "park"):
         record_failure(ctx, call, message)
-    result_event(ctx, workflow, dispatch_id, call_id, "error", reason=message)
+    result_event(ctx, workflow, dispatch_id, call_id, "error", _lasted(call), reason=message)
     return message, False
+
+
+def _lasted(call: Mapping[str, Any]) -> int:
+    """Milliseconds since the child was asked to run, waiting for a free slot included."""
+    return max(0, now_ms() - int(call.get("at", now_ms())))
 
 
 def _what(answer: Mapping[str, Any]) -> str:
@@ -241,7 +245,7 @@ def _settle_parked(ctx: TurnContext, call: Mapping[str, Any], answer: Mapping[st
         "step": call["step"],
     }
     ctx.rec.add("repend" if call["caller"] == "park" else "pend", entry=entry)
-    result_event(ctx, call["workflow"], call["dispatchId"], call.get("callId"), "parked")
+    result_event(ctx, call["workflow"], call["dispatchId"], call.get("callId"), "parked", _lasted(call))
     return (
         PARKED_ANSWER.format(
             workflow=call["workflow"], what=_what(answer), state=(answer["pending"] or {}).get("state")

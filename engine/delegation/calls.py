@@ -8,6 +8,7 @@ from typing import Any
 
 from core.jsontext import JsonObject
 from engine.turn.context import TurnContext
+from engine.turn.recorder import now_ms
 from engine.workspace.session_id import child_session_id
 
 MAX_DEPTH = 3
@@ -58,6 +59,7 @@ class ChildCall:
             "dispatchId": self.dispatch_id,
             "arguments": self.arguments,
             "step": self.step,
+            "at": now_ms(),
         }
         for key, value in (("callId", self.call_id), ("frame", self.frame), ("seq", self.seq)):
             if value is not None:

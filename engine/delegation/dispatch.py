@@ -151,7 +151,7 @@ def answer_mock(
         said = value["error"] if isinstance(value["error"], str) else text(value["error"])
         answer = {"kind": "rejected", "reason": said}
     else:
-        if isinstance(value, dict) and (not value or set(value) <= {"message", "returns"}):
+        if _is_answer(value):
             message, returns = value.get("message") or "", value.get("returns") or {}
         else:
             message, returns = (value if isinstance(value, str) else text(value)), {}
@@ -187,16 +187,29 @@ def answer_mock(
     return Result(message, ok=False)
 
 
+def _is_answer(value: Any) -> bool:
+    """Whether a mock's result is written as a child's answer: `{message?, returns?}`."""
+    return (
+        isinstance(value, dict)
+        and set(value) <= {"message", "returns"}
+        and isinstance(value.get("returns") or {}, dict)
+    )
+
+
 async def dispatch(
     ctx: TurnContext, call: Call, *, caller: Caller, frame: str | None = None, seq: int | None = None
 ) -> Result | ChildCall:
-    """Check a call that governance has allowed; a refusal, a mock's answer, or the child to run."""
+    """Check a call that governance has allowed; a refusal, a mock's answer, or the child to run.
+
+    Announces the call unless it is refused: a blocked call has no `tool-called`.
+    """
     try:
         target, arguments, mock = await check_call(
             ctx, call, substitute_references=caller in ("agent", "grader")
         )
     except SubWorkflowError as error:
         return refuse_result(ctx, call, error)
+    announce(ctx, call)
     if mock is not None:
         return answer_mock(ctx, call, target, arguments, mock)
     files = await carried_files(ctx, target.trigger, arguments)
@@ -218,9 +231,6 @@ async def dispatch_agent_call(ctx: TurnContext, call: Call) -> None:
     """A delegation call of the agent's message: answered now, or deferred to the message's one suspension."""
     outcome = await dispatch(ctx, call, caller="agent")
     if isinstance(outcome, ChildCall):
-        announce(ctx, call)
         ctx.deferred.append(outcome)
         return
-    if not outcome.blocked:
-        announce(ctx, call)
     settle(ctx, call, outcome)

@@ -20,7 +20,7 @@ from engine.session.state import SessionState
 from engine.spec.spec_hash import snapshot_bytes
 from engine.turn.assembly import Assembly
 from engine.turn.context import RECURSION_LIMIT, ToolMock, TurnContext
-from engine.turn.loop import Suspended, advance
+from engine.turn.loop import Suspended, advance, cancel
 from engine.turn.ports import TurnLog
 from engine.turn.recorder import EventStream, Recorder
 from engine.turn.scripts import SessionScripts
@@ -100,7 +100,11 @@ class InlineDriver:
             ctx = turn_context(assembly, state, log, self.events, options)
             result = await advance(ctx, body)
             while isinstance(result, Suspended):
-                answers = await self._run_children(assembly, result.calls, options)
+                try:
+                    answers = await self._run_children(assembly, result.calls, options)
+                except asyncio.CancelledError:  # the children have ended; so must their caller
+                    await asyncio.shield(cancel(ctx))
+                    raise
                 result = await advance(ctx, body, answers=answers)
             return result.outcome, ctx.answer
 

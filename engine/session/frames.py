@@ -28,6 +28,8 @@ class Frame:
     journal: JsonObject = field(default_factory=dict)
     calls: dict[int, JsonObject] = field(default_factory=dict)
     messages: list[JsonObject] = field(default_factory=list)
+    #: messages and trail steps there were when the run began: all its `archmax_get_history` shows
+    seen: tuple[int, int] = (0, 0)
     done: bool = False
     #: the accepted advance or raise of an automated state; takes effect when the run finishes cleanly
     decision: JsonObject | None = None

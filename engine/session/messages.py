@@ -134,6 +134,8 @@ def to_langchain(message: Mapping[str, Any]) -> list[BaseMessage]:
         ]
     if role == "assistant":
         calls = message.get("calls", ())
+        if not calls and not message.get("content") and not message["text"].strip():
+            return []  # an empty answer: providers refuse to be shown one
         return [
             AIMessage(
                 content=message.get("content") or message["text"],

@@ -86,6 +86,17 @@ async def settle_run(ctx: TurnContext, state: State, frame: str, ran: Ran, ms: i
     route_failure(rec, spec, undecided)
 
 
+def recorded_raise(ctx: TurnContext) -> bool:
+    """Let the raise of a run that is being stopped stand; its advance is dropped (03 §16). False: there is none."""
+    frame = ctx.state.frames.get(frame_id(ctx.state))
+    if frame is None or frame.done or frame.decision is None or frame.decision["kind"] != "raise":
+        return False
+    ctx.rec.add("frame-end", id=frame.id)
+    _result(ctx, ctx.current, "raised", 0, frame.decision["reason"])
+    raise_session(ctx.rec, frame.decision["code"], frame.decision["reason"], None)
+    return True
+
+
 def _result(ctx: TurnContext, state: State, status: Status, ms: int, reason: str | None) -> None:
     kind = "code-result" if state.type == "code" else "grader-result"
     ctx.rec.event(kind, state=state.slug, status=status, durationMs=ms, reason=reason)

@@ -20,7 +20,7 @@ from engine.spec.model import Spec, State
 from engine.spec.paths import title_problem, variable_name_ok
 from engine.spec.signatures import signature_value_issues
 from engine.turn.context import TurnContext
-from engine.turn.moves import enter, land, raise_session, set_variables, tell_parked, trail_step
+from engine.turn.moves import land, raise_session, set_variables, tell_parked, trail_step
 from engine.turn.recorder import now_ms
 from engine.turn.tools import model_schema, object_schema
 from engine.turn.until import ACCEPTED, resume_at
@@ -121,6 +121,15 @@ class Advance:
 
 def _rejected(reason: str) -> Answer:
     return Answer(f"archmax_advance rejected: {reason}", refused=True)
+
+
+WAITING_CHILD = (
+    "a sub-workflow called in this state has stopped and waits to be resolved; move once it has answered"
+)
+
+
+def refused_move(tool: str, reason: str) -> Answer:
+    return _rejected(reason) if tool == ADVANCE else _error(reason)
 
 
 def advance_arguments(args: Mapping[str, Any]) -> Answer | tuple[str, str, list[str]]:
@@ -381,7 +390,3 @@ def _write_problem(
             return "a title is never locked"
         return title_problem(value)
     return None
-
-
-def finish_move(ctx: TurnContext, to: str, attached: tuple[str, ...] = ()) -> None:
-    enter(ctx.rec, ctx.assembly.spec, to, attached)

@@ -7,7 +7,6 @@ enter the session's transcript or stream.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
@@ -54,7 +53,7 @@ async def _loop(ctx: TurnContext, state: State, frame: Frame) -> Ran:
         pending = _unanswered(frame)
         if pending:
             if history is None and any(call["name"] == GET_HISTORY for call in pending):
-                history = session_history(ctx)
+                history = session_history(ctx, frame)
             await _work(ctx, state, frame, pending, history)
             if any(child.frame == frame.id for child in ctx.deferred):
                 return Ran(waiting=True)
@@ -126,24 +125,24 @@ async def _work(
         if isinstance(call, Result):
             _answer(ctx, frame, written["id"], written["name"], call)
             continue
-        call.id = f"ptc:{ctx.state.script_calls + 1}"
         verdict = judge(ctx, call)
         if verdict.decision == "block":
             blocked = Result(verdict.reason, ok=False, blocked=True, rule_id=verdict.rule_id)
             settle(ctx, call, blocked)
             _answer(ctx, frame, written["id"], call.name, blocked)
             continue
-        announce(ctx, call)
         kind = kind_of(call.name)
         if kind == "delegation":
             outcome = await dispatch(ctx, call, caller="grader", frame=frame.id, seq=0)
             if isinstance(outcome, ChildCall):
-                # the answer comes back under the id the grader's own message knows
-                ctx.deferred.append(replace(outcome, call_id=written["id"]))
-                continue
-            result = outcome
-        elif call.name == GET_HISTORY:
-            result = Result(history or session_history(ctx))
+                ctx.deferred.append(outcome)
+            else:
+                settle(ctx, call, outcome)
+                _answer(ctx, frame, written["id"], call.name, outcome)
+            continue
+        announce(ctx, call)
+        if call.name == GET_HISTORY:
+            result = Result(history or session_history(ctx, frame))
         elif kind == "control":
             result = await service_automated(ctx, frame, state, call)
         else:

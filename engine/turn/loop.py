@@ -20,7 +20,7 @@ from engine.session.messages import tool_message
 from engine.session.outcome import Outcome, outcome_of
 from engine.session.state import SessionState
 from engine.spec.model import Spec
-from engine.turn.automated import automated_step
+from engine.turn.automated import automated_step, recorded_raise
 from engine.turn.calls import Call, Result, settle
 from engine.turn.context import TurnContext
 from engine.turn.model_step import agent_step, handoff_step, malformed_too_often, spent_time
@@ -76,10 +76,10 @@ def next_step(spec: Spec, s: SessionState, turn: int) -> Step:
     """What the turn does next. Pure: it reads the fold and nothing else."""
     if s.turn < turn:
         return Step.OPEN
+    if s.suspended is not None:  # before the rest: a park handed down to its child still stands meanwhile
+        return Step.CHILDREN
     if s.settled:
         return Step.SETTLE
-    if s.suspended is not None:
-        return Step.CHILDREN
     if s.unanswered and not s.reply_only:
         return Step.TOOLS
     if s.park_phase == "closing":
@@ -105,7 +105,6 @@ async def advance(
     and `TurnReleased` (nothing may be told), `StoreUnavailable`, and `asyncio.CancelledError` after the turn has been
     ended `failed`, `turn-cancelled`.
     """
-    s, rec = ctx.state, ctx.rec
     try:
         if answers is not None:
             await _join(ctx, answers)
@@ -115,17 +114,24 @@ async def advance(
     except (TurnFenced, TurnReleased):
         raise
     except asyncio.CancelledError:
-        if not s.settled and s.turn == ctx.log.turn:
-            rec.add("fail", code="turn-cancelled", reason="the host cancelled the turn")
-            await asyncio.shield(_end(ctx))
+        await asyncio.shield(cancel(ctx))
         raise
     finally:
         await ctx.scripts.release()
 
 
+async def cancel(ctx: TurnContext) -> None:
+    """End a turn its host cancelled; nothing happens when it has come to its outcome already (03 §16)."""
+    if ctx.state.turn < ctx.log.turn or ctx.state.suspended is not None or not ctx.state.settled:
+        await _stopped(ctx, Stop.CANCELLED)
+
+
 async def _drive(ctx: TurnContext, body: JsonObject) -> Settled | Suspended:
     s, rec, spec, turn = ctx.state, ctx.rec, ctx.assembly.spec, ctx.log.turn
     while True:
+        if s.turn == turn and not s.settled and s.position not in spec.states:
+            # the workflow was edited under a turn that another process began
+            rec.add("fail", code="turn-error", reason=f"state '{s.position}' is gone from the workflow")
         step = next_step(spec, s, turn)
         if step is Step.SETTLE:
             return Settled(await _end(ctx))
@@ -161,6 +167,7 @@ async def _drive(ctx: TurnContext, body: JsonObject) -> Settled | Suspended:
 
 def _fail(ctx: TurnContext, reason: str) -> None:
     ctx.deferred.clear()
+    ctx.tell_partial()
     if ctx.state.turn < ctx.log.turn:  # the opening itself failed: the turn must still be this one's
         ctx.rec.add("resume", turn=ctx.log.turn, disposition="turn")
     ctx.rec.add("fail", code="turn-error", reason=reason)
@@ -203,7 +210,7 @@ async def _perform(ctx: TurnContext, step: Step, body: JsonObject) -> None:
 async def _after_tools(ctx: TurnContext) -> None:
     """Budgets are looked at once the tools have settled: one already running is left to finish (03 §13.2)."""
     s = ctx.state
-    if ctx.deferred or s.status != "running" or s.park_phase is not None:
+    if ctx.deferred or s.status != "running" or s.park_phase is not None or s.pending_delegations:
         return
     state = ctx.assembly.spec.states[s.position or ""]
     if state.automated or state.type == "human" or await malformed_too_often(ctx):
@@ -239,10 +246,14 @@ async def _stopped(ctx: TurnContext, stop: Stop) -> Settled:
         problem = {"code": "turn-cancelled", "message": "cancelled before it began", "cancelled": True}
         ctx.rec.add("refuse", turn=ctx.log.turn, disposition="turn", problem=problem)
         return Settled(await _end(ctx))
-    if stop is Stop.DEADLINE:
-        ctx.rec.add("fail", code="turn-deadline", reason="the turn spent its active time")
-    else:
-        ctx.rec.add("fail", code="turn-cancelled", reason="the turn was cancelled")
+    ctx.tell_partial()
+    deadline = stop is Stop.DEADLINE
+    code = "turn-deadline" if deadline else "turn-cancelled"
+    reason = "the turn spent its active time" if deadline else "the turn was cancelled"
+    if ctx.state.park_phase == "closing":  # only the message of a committed park is lost (03 OP-13)
+        ctx.rec.add("phase", phase="suspended", problem={"code": code, "message": reason})
+    elif not recorded_raise(ctx):
+        ctx.rec.add("fail", code=code, reason=reason)
     return Settled(await _end(ctx))
 
 

@@ -75,8 +75,17 @@ def _settle_abandoned(rec: Recorder) -> SessionState:
 
 def answer_interrupted(rec: Recorder) -> None:
     """Give every call left without a result one, so that no provider refuses the transcript (03 §13.4)."""
+    batch = rec.state.batch
     for call in rec.state.unanswered:
-        rec.add("result", id=call["id"], tool=call["name"], ok=False, text=INTERRUPTED, quiet=True)
+        told = batch is not None and call["id"] in batch.announced
+        rec.add(
+            "result",
+            id=call["id"],
+            tool=call["name"],
+            ok=False,
+            text=INTERRUPTED,
+            quiet=None if told else True,
+        )
 
 
 def _reject(ctx: TurnContext, body: Mapping[str, Any], reason: str) -> None:

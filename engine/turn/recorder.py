@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from core.jsontext import JsonObject
@@ -53,6 +53,18 @@ class EventStream:
         if dispatch_id is not None:
             body["subWorkflowDispatchId"] = dispatch_id
         self._sink(body)
+
+
+async def _whole(write: Coroutine[Any, Any, None]) -> None:
+    """Finish a write that has begun, also when its step is cut off: memory and log would differ otherwise."""
+    task = asyncio.ensure_future(write)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # looked at: the cancellation is what is told
+        raise
 
 
 class Recorder:
@@ -111,12 +123,12 @@ class Recorder:
         """Make everything so far durable. Concurrent callers share writes."""
         async with self._lock:
             if self._buffer:
-                await self.log.commit(self._take())
+                await _whole(self.log.commit(self._take()))
 
     async def end(self, outcome: JsonObject) -> None:
         async with self._lock:
-            await self.log.end(self._take(), outcome)
+            await _whole(self.log.end(self._take(), outcome))
 
     async def suspend(self, calls: Sequence[JsonObject], width: int) -> None:
         async with self._lock:
-            await self.log.suspend(self._take(), calls, width)
+            await _whole(self.log.suspend(self._take(), calls, width))

@@ -245,7 +245,7 @@ class _FrameCalls:
     async def answer(self, made: HostCall) -> HostAnswer | Deferred:
         ctx = self._ctx
         call = Call(
-            id=f"ptc:{ctx.state.script_calls + 1}",
+            id=ctx.script_call_id(),
             name=made.tool,
             args=made.args,
             state=self._state,
@@ -256,15 +256,20 @@ class _FrameCalls:
         if verdict.decision == "block":
             settle(ctx, call, Result(verdict.reason, ok=False, blocked=True, rule_id=verdict.rule_id))
             return _refused(call.name, verdict.rule_id, verdict.reason)
-        announce(ctx, call)
         kind = kind_of(call.name)
         if kind == "delegation":
             return await self._delegate(call, made.seq)
+        announce(ctx, call)
         result = await (self._control(call) if kind == "control" else self._tool(call, made))
         settle(ctx, call, result)
         if not result.ok or result.refused:
-            return HostAnswer.failed("ToolError", result.text, {"tool": call.name})
-        return HostAnswer.ok(result.text)
+            answer = HostAnswer.failed("ToolError", result.text, {"tool": call.name})
+        else:
+            answer = HostAnswer.ok(result.text)
+        if made.seq in self._outside:
+            # beside its result: a sibling's commit must not make the one durable without the other
+            ctx.rec.add("frame-answer", frame=self._frame.id, seq=made.seq, answer=answer.to_json())
+        return answer
 
     async def _tool(self, call: Call, made: HostCall) -> Result:
         ctx = self._ctx
@@ -304,14 +309,17 @@ class _FrameCalls:
 
     def _session_history(self) -> str:
         if self._history is None:
-            self._history = session_history(self._ctx)
+            self._history = session_history(self._ctx, self._frame)
         return self._history
 
 
-def session_history(ctx: TurnContext) -> str:
+def session_history(ctx: TurnContext, frame: Frame) -> str:
     """`archmax_get_history`: the session as it stood when the state was entered (03 §9.7)."""
     s = ctx.state
-    return text({"messages": [history_entry(message) for message in s.messages], "trail": s.trail})
+    messages, steps = frame.seen
+    return text(
+        {"messages": [history_entry(message) for message in s.messages[:messages]], "trail": s.trail[:steps]}
+    )
 
 
 async def service_automated(ctx: TurnContext, frame: Frame, state: State, call: Call) -> Result:

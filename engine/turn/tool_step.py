@@ -18,12 +18,14 @@ from engine.turn.calls import Call, Result, announce, block, judge, kind_of, run
 from engine.turn.context import TurnContext
 from engine.turn.controls import (
     MOVES,
+    WAITING_CHILD,
     Answer,
     advanced_text,
     check_advance,
     get_variables,
     land_advance,
     raise_alone,
+    refused_move,
     reset,
     wait,
     write_variables,
@@ -138,7 +140,9 @@ async def _service_moves(ctx: TurnContext, state: State, moves: list[Call]) -> N
     finish: Callable[[], Any] | None = None
     for call in moves:
         announce(ctx, call)
-        if call.name == ADVANCE:
+        if ctx.state.pending_delegations:  # the position stays the calling state (04 §9.1)
+            answer = refused_move(call.name, WAITING_CHILD)
+        elif call.name == ADVANCE:
             checked = await check_advance(ctx, state, call.args, landed_in=landed_in)
             if isinstance(checked, Answer):
                 answer = checked
