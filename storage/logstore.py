@@ -63,8 +63,12 @@ async def gather_bounded(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         async with room:
             return await job()
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(job)) for job in jobs]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(job)) for job in jobs]
+    except BaseExceptionGroup as failures:
+        # Callers tell errors apart by their class, as if they had asked one after the other.
+        raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
 
 

@@ -1,0 +1,161 @@
+"""Sessions of a library's or command's process (ruling 11; 05 §8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.directory import DirectoryStore
+from storage.local import FileHolds, HeldByFleet, HeldLocally, LocalSession, ProcessHolds, SessionDeleted, held
+from storage.logstore import LogStore
+from storage.memory import MemoryStore
+from tests.support.protocol_fleet import HandFleet, steps
+from worker.protocol.accept import Draft, accept, delete_session
+from worker.protocol.cancel import cancel
+from worker.protocol.errors import SessionHeldLocally
+from worker.protocol.open_turn import OpenTurn
+from worker.protocol.reader import TurnStatus, read_history, read_turn
+from worker.protocol.sweep import sweep_inbox
+
+
+async def local_turn(files: LogStore, session: str = "s", *, dies: bool = False) -> None:
+    async with held(files, ProcessHolds(), session) as local:
+        assert await local.dead_turn() is None
+        opened = await local.open("flow", 0)
+        await opened.commit({"input": "hello"})
+        if dies:
+            return
+        end = await opened.end({"answer": "hi"}, {"kind": "completed"})
+        await local.close(opened, end)
+
+
+async def test_command_and_fleet_see_the_same_session() -> None:
+    """design "Configuration": command and fleet see the same sessions."""
+    fleet = HandFleet()
+    await local_turn(fleet.files)
+    accepted = await accept(fleet.fleet, Draft("s", "flow", "message", {"steps": 1}))
+    assert accepted.n == 2
+    await fleet.work()
+    await local_turn(fleet.files)
+    _, records = await read_history(fleet.fleet, "s")
+    assert records == [
+        {"input": "hello"},
+        {"answer": "hi"},
+        {"turn": 2, "step": 1},
+        {"input": "hello"},
+        {"answer": "hi"},
+    ]
+
+
+async def test_a_dead_local_turn_is_taken_over_by_the_next_holder() -> None:
+    """Ruling 11: it is settled `failed` / `turn-error`, never run again."""
+    files = LogStore(MemoryStore())
+    await local_turn(files, dies=True)
+    async with held(files, ProcessHolds(), "s") as local:
+        dead = await local.dead_turn()
+        assert dead is not None and dead.records == [{"input": "hello"}]
+        end = await dead.end({"error": "the process died"}, {"kind": "failed", "code": "turn-error"})
+        await local.close(dead, end)
+        assert await local.dead_turn() is None
+        assert await local.history() == [{"input": "hello"}, {"error": "the process died"}]
+
+
+async def test_a_local_process_that_died_before_its_claim_leaves_a_turn_to_settle() -> None:
+    """Ruling 11, between the number and the head."""
+    files = LogStore(MemoryStore())
+    local = LocalSession(files, "s")
+    claim = local.log.claim
+
+    async def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("killed")
+
+    local.log.claim = dies  # type: ignore[assignment, method-assign]
+    with pytest.raises(RuntimeError):
+        await local.open("flow", 0)
+    local.log.claim = claim  # type: ignore[method-assign]
+    dead = await local.dead_turn()
+    assert dead is not None and dead.turn == 1 and dead.records == []
+
+
+async def test_a_turn_in_a_fleets_hands_is_refused() -> None:
+    """Ruling 11: a waiting or running fleet turn."""
+
+    async def meanwhile(turn: OpenTurn) -> None:
+        with pytest.raises(HeldByFleet):
+            await LocalSession(fleet.files, "s").dead_turn()
+        await steps(turn)
+
+    fleet = HandFleet(meanwhile)
+    await accept(fleet.fleet, Draft("s", "flow", "message", {}))
+    with pytest.raises(HeldByFleet):
+        await LocalSession(fleet.files, "s").dead_turn()
+    with pytest.raises(HeldByFleet):
+        await LocalSession(fleet.files, "s").open("flow", 0)
+    await fleet.work()
+    assert fleet.runner.ran == [("s", 1, 1)]
+
+
+async def test_a_fleet_refuses_and_leaves_alone_what_a_local_process_holds() -> None:
+    """Decision 50."""
+    fleet = HandFleet()
+    async with held(fleet.files, ProcessHolds(), "s") as local:
+        opened = await local.open("flow", 0)
+        with pytest.raises(SessionHeldLocally):
+            await accept(fleet.fleet, Draft("s", "flow", "message", {}))
+        await sweep_inbox(fleet.fleet)
+        await fleet.work()
+        assert (await read_turn(fleet.fleet, "s", 1)).status is TurnStatus.RUNNING
+        await opened.end(None, {"kind": "completed"})
+    assert fleet.runner.ran == []
+
+
+async def test_a_cancel_takes_a_local_turn_away() -> None:
+    """Decision 50: the operator's way out of a dead command's turn."""
+    fleet = HandFleet()
+    await local_turn(fleet.files, dies=True)
+    await cancel(fleet.fleet, "s", 1)
+    await fleet.work()
+    view = await read_turn(fleet.fleet, "s", 1)
+    assert view.end is not None and view.end.outcome["code"] == "worker-lost"
+    assert (await accept(fleet.fleet, Draft("s", "flow", "message", {}))).n == 2
+
+
+async def test_a_deleted_session_is_refused_locally() -> None:
+    """docs/protocol.md §8."""
+    fleet = HandFleet()
+    await local_turn(fleet.files)
+    await delete_session(fleet.fleet, "s")
+    await fleet.work()
+    with pytest.raises(SessionDeleted):
+        await LocalSession(fleet.files, "s").dead_turn()
+
+
+async def test_local_turns_leave_one_inbox_entry_which_a_sweep_or_a_later_turn_removes() -> None:
+    """Decision 50."""
+    fleet = HandFleet()
+    await local_turn(fleet.files)
+    await local_turn(fleet.files)
+    await fleet.pass_time(200)
+    await local_turn(fleet.files)
+    await local_turn(fleet.files)
+    assert "_inbox/s/00000001" not in fleet.keys("_inbox/")
+    await sweep_inbox(fleet.fleet)
+    await fleet.work()
+    await fleet.pass_time(125)
+    assert fleet.keys("_inbox/") == []
+    assert not [key for key in fleet.keys("s/") if "/log/" in key]
+
+
+async def test_only_one_task_or_process_holds_a_session(tmp_path: Path) -> None:
+    """05 §8: one writer a session."""
+    files = LogStore(DirectoryStore(tmp_path / "sessions"))
+    for holds in (ProcessHolds(), FileHolds(tmp_path / "locks")):
+        async with held(files, holds, "a/b"):
+            with pytest.raises(HeldLocally):
+                async with held(files, holds, "a/b"):
+                    pass
+            async with held(files, holds, "other"):
+                pass
+        async with held(files, holds, "a/b"):
+            pass
