@@ -26,6 +26,17 @@ logger = logging.getLogger(__name__)
 
 SESSIONS = f"{PREFIX}sessions"
 BY_TIME = f"{PREFIX}sessions:time"
+#: session → newest turn accepted and not yet ended
+OPEN = f"{PREFIX}sessions:open"
+# keys: open · args: session, turn
+_OPENED = """
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if not held or tonumber(held) < tonumber(ARGV[2]) then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end
+"""
+_CLOSED = """
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if held and tonumber(held) <= tonumber(ARGV[2]) then redis.call('HDEL', KEYS[1], ARGV[1]) end
+"""
 #: items kept of one session's stream; a reader that is further behind reads the store
 STREAM_LENGTH = 5_000
 
@@ -174,25 +185,30 @@ class RedisNotices:
             session,
             [(event_id(end.turn, fence, position, 999_999), enveloped(settled, session, end.turn, None))],
         )
-        await self._index(session, entry_of(session, end))
+        await self._index(session, entry_of(session, end), end.turn)
         await self._quietly(self._redis.publish(ended_channel(session), str(end.turn)))
 
     async def accepted(self, entry: InboxEntry) -> None:
         held = {"sessionId": entry.session, "workflow": entry.workflow, "status": "queued", "turn": entry.n}
-        await self._quietly(self._redis.hsetnx(SESSIONS, entry.session, text(held)))
-        await self._quietly(self._redis.zadd(BY_TIME, {entry.session: entry.at_ms}))
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.hsetnx(SESSIONS, entry.session, text(held))
+        pipeline.zadd(BY_TIME, {entry.session: entry.at_ms})
+        pipeline.eval(_OPENED, 1, OPEN, entry.session, entry.n)
+        await self._quietly(pipeline.execute())
 
     async def deleted(self, session: str) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hdel(SESSIONS, session)
         pipeline.zrem(BY_TIME, session)
+        pipeline.hdel(OPEN, session)
         pipeline.delete(stream_key(session))
         await self._quietly(pipeline.execute())
 
-    async def _index(self, session: str, summary: JsonObject) -> None:
+    async def _index(self, session: str, summary: JsonObject, turn: int) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hset(SESSIONS, session, text(summary))
         pipeline.zadd(BY_TIME, {session: summary["updatedAt"]})
+        pipeline.eval(_CLOSED, 1, OPEN, session, turn)
         await self._quietly(pipeline.execute())
 
     async def _quietly(self, operation: Any) -> None:

@@ -1,51 +1,219 @@
-"""Webhooks: telling an address that a turn has settled (the `Webhooks` port)."""
+"""Webhooks: telling an address that a turn has settled or parked (the `Webhooks` port).
+
+The settling commit queues them as dues of the turn's end, so none is lost with a worker. An address that does not take
+one is tried again by the sweeps, each time later, and after `MAX_ATTEMPTS` the delivery lies under `_webhooks/dead/`. Where
+a name leads is looked up here, judged, and connected to as judged: a second look-up could answer otherwise. Redirects are
+not followed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import ipaddress
 import logging
+import socket
+import time
+from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from core.jsontext import JsonObject, dumps
+from storage.keys import encode_segment
+from storage.objects import ObjectStore, StoreUnavailable
+from worker.redis_leases import PREFIX
+from worker.settings import FleetSettings
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS = 10.0
-SIGNATURE_HEADER = "Archmax-Signature"
+TIMEOUT_SECONDS: Final = 5.0
+MAX_ATTEMPTS: Final = 10
+#: the pause after the first failure; doubled up to an hour. The sweeps' minute is its grain
+PAUSE_SECONDS: Final = 45.0
+MAX_PAUSE_SECONDS: Final = 3_600.0
+SIGNATURE_HEADER: Final = "Archmax-Signature"
+MAX_URL_CHARS: Final = 2_048
+DEAD: Final = "_webhooks/dead/"
+
+
+class _Refused(Exception):
+    """The target may not be reached; trying again will not help unless its name leads elsewhere."""
+
+
+def url_problem(url: str, *, allow_private: bool) -> str | None:
+    """Why no webhook can go to `url`, or None; as far as it can be told without looking its name up."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "it is no URL"
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        return "it is no absolute http or https URL"
+    if parts.username is not None or parts.password is not None:
+        return "it carries credentials"
+    if len(url) > MAX_URL_CHARS or not url.isascii() or any(ord(char) <= 32 for char in url):
+        return f"it is longer than {MAX_URL_CHARS} characters, or holds blanks or characters to be percent-encoded"
+    if port == 0:
+        return "it names port 0"
+    if allow_private:
+        return None
+    if parts.hostname == "localhost" or parts.hostname.endswith(".localhost"):
+        return "it leads to this machine"
+    try:
+        address = ipaddress.ip_address(parts.hostname)
+    except ValueError:
+        return None
+    return None if _public(address) else "its address is not public"
+
+
+def signature(secret: str, at_seconds: int, body: bytes) -> str:
+    """`t=<epoch seconds>,v1=<hex HMAC-SHA256 of "<t>." + body>`: a receiver refuses what is old or does not match."""
+    digest = hmac.new(secret.encode(), f"{at_seconds}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at_seconds},v1={digest}"
 
 
 class WebhookPoster:
-    """Posts outcomes, signed when the webhook carries a secret. At least once; the turn id is the receiver's key."""
+    """At least once; the turn id is the receiver's key."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: FleetSettings, redis: Redis, store: ObjectStore) -> None:
+        self._secret = settings.webhook_secret
+        self._allow_private = settings.webhook_allow_private
+        self._redis, self._store = redis, store
         self._client: httpx.AsyncClient | None = None
 
     async def post(self, session: str, turn: int, due: JsonObject, outcome: JsonObject) -> bool:
-        body = dumps(
-            {
-                "turnId": f"{session}.{turn}",
-                "sessionId": session,
-                "outcome": {key: value for key, value in outcome.items() if key != "answer"},
-            }
-        )
-        headers = {"content-type": "application/json", "idempotency-key": f"{session}.{turn}"}
-        secret = due.get("secret")
-        if secret:
-            digest = hmac.new(str(secret).encode(), body, hashlib.sha256).hexdigest()
-            headers[SIGNATURE_HEADER] = f"sha256={digest}"
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False)
+        turn_id, url = f"{session}.{turn}", str(due["url"])
         try:
-            answer = await self._client.post(str(due["url"]), content=body, headers=headers)
-        except httpx.HTTPError as error:
+            attempts, next_at = await self._tried(turn_id)
+            if time.time() < next_at:
+                return False
+            problem = await self._attempt(url, turn_id, session, outcome)
+            if problem is None:
+                return True
+            attempts += 1
             logger.warning(
-                "webhook not delivered: %s", type(error).__name__, extra={"action": "webhook_failed"}
+                "webhook of turn %s not delivered: %s",
+                turn_id,
+                problem,
+                extra={"action": "webhook_failed", "turn_id": turn_id, "attempts": attempts},
             )
+            if attempts < MAX_ATTEMPTS:
+                await self._note(turn_id, attempts)
+                return False
+            await self._bury(turn_id, session, turn, url, problem)
+        except (RedisError, OSError, TimeoutError, StoreUnavailable) as error:
+            logger.warning("webhook put off: %s", error, extra={"action": "webhook_put_off"})
             return False
-        return answer.is_success
+        except Exception:
+            logger.exception("webhook failed", extra={"action": "webhook_failed", "turn_id": turn_id})
+            return False
+        return True
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
+
+    async def _attempt(self, url: str, turn_id: str, session: str, outcome: JsonObject) -> str | None:
+        """Why it was not taken, in words that repeat nothing of the address; None when it was."""
+        if self._secret is None:
+            return "no ARCHMAX_WEBHOOK_SECRET is set"
+        body = dumps(
+            {
+                "type": "turn.parked" if outcome.get("kind") == "parked" else "turn.settled",
+                "turnId": turn_id,
+                "sessionId": session,
+                "outcome": {key: value for key, value in outcome.items() if key != "answer"},
+            }
+        )
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                request = await self._request(url)
+                request.headers["idempotency-key"] = hashlib.sha256(turn_id.encode()).hexdigest()
+                request.headers["content-type"] = "application/json"
+                request.headers[SIGNATURE_HEADER] = signature(
+                    self._secret.get_secret_value(), int(time.time()), body
+                )
+                sent = httpx.Request(
+                    request.method,
+                    request.url,
+                    headers=request.headers,
+                    content=body,
+                    extensions=request.extensions,
+                )
+                if self._client is None:
+                    self._client = httpx.AsyncClient(
+                        timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False
+                    )
+                answer = await self._client.send(sent, stream=True)
+                await answer.aclose()
+        except _Refused as refused:
+            return str(refused)
+        except (httpx.HTTPError, TimeoutError, OSError, ValueError) as error:
+            return type(error).__name__
+        return None if answer.is_success else f"it answered {answer.status_code}"
+
+    async def _request(self, url: str) -> httpx.Request:
+        """A request to the very address that was judged, under the name that was asked for."""
+        problem = url_problem(url, allow_private=self._allow_private)
+        if problem is not None:
+            raise _Refused(problem)
+        parsed = httpx.URL(url)
+        port = parsed.port or (443 if parsed.scheme == "https" else 80)
+        found = await asyncio.get_running_loop().getaddrinfo(parsed.host, port, type=socket.SOCK_STREAM)
+        addresses = [ipaddress.ip_address(str(item[4][0]).partition("%")[0]) for item in found]
+        if not addresses:
+            raise _Refused("its name leads nowhere")
+        if not self._allow_private and not all(_public(address) for address in addresses):
+            raise _Refused("its address is not public")
+        return httpx.Request(
+            "POST",
+            parsed.copy_with(host=str(addresses[0])),
+            headers={"host": parsed.netloc.decode("ascii")},
+            extensions={"sni_hostname": parsed.host},
+        )
+
+    async def _tried(self, turn_id: str) -> tuple[int, float]:
+        held = await self._redis.hmget(_key(turn_id), ["attempts", "next"])
+        return int(held[0] or 0), float(held[1] or 0)
+
+    async def _note(self, turn_id: str, attempts: int) -> None:
+        pause = min(PAUSE_SECONDS * 2 ** (attempts - 1), MAX_PAUSE_SECONDS)
+        await self._redis.hset(
+            _key(turn_id), mapping={"attempts": str(attempts), "next": str(time.time() + pause)}
+        )
+        await self._redis.expire(_key(turn_id), 86_400)
+
+    async def _bury(self, turn_id: str, session: str, turn: int, url: str, problem: str) -> None:
+        letter: JsonObject = {
+            "turnId": turn_id,
+            "url": url,
+            "problem": problem,
+            "attempts": MAX_ATTEMPTS,
+            "at": time.time_ns() // 1_000_000,
+        }
+        await self._store.put(f"{DEAD}{encode_segment(session)}.{turn:08d}", dumps(letter))
+        await self._redis.delete(_key(turn_id))
+        logger.error(
+            "webhook of turn %s given up", turn_id, extra={"action": "webhook_dead", "turn_id": turn_id}
+        )
+
+
+def _key(turn_id: str) -> str:
+    return f"{PREFIX}webhook:{turn_id}"
+
+
+def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is not None:
+            return _public(inner)
+        if address in _NAT64:
+            return _public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return address.is_global and not address.is_multicast
+
+
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")

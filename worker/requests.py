@@ -1,0 +1,84 @@
+"""What a caller may ask of the fleet, as one shape for HTTP, the Celery task and batches (design: Surfaces).
+
+Unknown fields are refused: a misspelt `variabels` must not start a turn without them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+OnBusyWord = Literal["queue", "reject", "interrupt"]
+Label = Annotated[str, StringConstraints(max_length=200)]
+LabelName = Annotated[
+    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+]
+TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Variables = dict[str, Any]
+MAX_LABELS = 16
+
+
+class Asked(BaseModel):
+    """Fields are camelCase outside."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, serialize_by_alias=True
+    )
+
+
+class Webhook(Asked):
+    """An address to POST the turn's outcome to, parks included."""
+
+    url: str = Field(
+        max_length=2_048, description="absolute http(s) URL, public unless the fleet allows others"
+    )
+
+
+class StartRequest(Asked):
+    """A new session, or a message to the one `sessionId` or the trigger's session path names."""
+
+    session_id: str | None = Field(None, max_length=200, description="an id of yours; minted when absent")
+    message: str | None = Field(None, description="what the person says; absent opens over the variables")
+    trigger: TriggerId | None = Field(None, description="which trigger fires; default `manual`")
+    variables: Variables | None = Field(None, description="what the trigger's signature asks for")
+    on_busy: OnBusyWord = Field("queue", description="what to do when a turn is running or waiting")
+    webhook: Webhook | None = None
+    labels: dict[LabelName, Label] | None = Field(None, max_length=MAX_LABELS, description="for lists")
+
+
+class MessageRequest(Asked):
+    """One message to a session; what it becomes is decided by the session's own record."""
+
+    message: str | None = None
+    trigger: TriggerId | None = None
+    variables: Variables | None = None
+    on_busy: OnBusyWord = "queue"
+    webhook: Webhook | None = None
+
+
+class DecisionRequest(Asked):
+    """A person's decision on a parked session."""
+
+    to: str = Field(
+        min_length=1, max_length=200, description="the edge taken: a target of the park's transitions"
+    )
+    comment: str | None = Field(None, max_length=20_000)
+    webhook: Webhook | None = None
+
+
+class ReplyRequest(Asked):
+    """A message to a session parked for a decision; it stays parked."""
+
+    message: str
+    webhook: Webhook | None = None
+
+
+class DeliveryRequest(Asked):
+    """An event for a session that waits for one."""
+
+    trigger: str = Field(max_length=200)
+    variables: Variables | None = None
+    message: str | None = None
+    webhook: Webhook | None = None
