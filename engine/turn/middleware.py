@@ -10,6 +10,7 @@ A module nobody imports without middleware: LangChain's agents are slow to impor
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -18,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_origin, get_type_hi
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import convert_to_messages
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.channels.ephemeral_value import EphemeralValue
@@ -30,7 +32,7 @@ from langgraph.types import Command, interrupt
 from core.jsontext import JsonObject, dumps, loads
 from engine.errors import MiddlewareError
 from engine.models.scope import CallScope
-from engine.session.messages import new_id, note_message, text_of, user_message
+from engine.session.messages import assistant_message, new_id, text_of, user_message
 from engine.turn.calls import AT_MOST_ONCE, Call, Result, judge, settle
 from engine.turn.context import TurnContext
 from engine.turn.host_tools import host_tool, result_text
@@ -135,13 +137,23 @@ def _fields_of(schema: type) -> dict[str, StateField]:
             marks.extend(getattr(hint, "__metadata__", ()))
             hint = hint.__origin__ if hasattr(hint, "__metadata__") else hint.__args__[0]
         run = any(_is_channel(mark, UntrackedValue) or _is_channel(mark, EphemeralValue) for mark in marks)
-        reducer = next((mark for mark in marks if isinstance(mark, FunctionType)), None)
+        reducer = next((mark for mark in marks if _is_reducer(mark)), None)
         fields[name] = StateField(run, reducer)
     return fields
 
 
 def _is_required(hint: Any) -> bool:
     return getattr(get_origin(hint), "_name", None) in ("Required", "NotRequired", "ReadOnly")
+
+
+def _is_reducer(mark: Any) -> bool:
+    """A callable of two values, as LangGraph reads an annotation."""
+    if not callable(mark) or isinstance(mark, type):
+        return False
+    try:
+        return len(inspect.signature(mark).parameters) == 2
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_channel(mark: Any, channel: type) -> bool:
@@ -242,20 +254,17 @@ class Hooks:
         return None
 
     def _insert(self, owner: str, message: BaseMessage) -> None:
-        if message.id and self._edit(message):
+        known = isinstance(message, HumanMessage | AIMessage | ToolMessage)
+        if known and message.id and self._edit(message):
             return
         rec = self.ctx.rec
         match message:
             case HumanMessage():
                 rec.add("message", m=user_message(text_of(message.content)))
             case AIMessage():
-                from engine.session.messages import assistant_message
-
                 rec.add("message", m=assistant_message(message, taken_ids=self.ctx.state.call_ids))
             case ToolMessage() if self.ctx.state.call(message.tool_call_id) is not None:
                 self.answer_call(message)
-            case SystemMessage():
-                rec.add("message", m=note_message("event", text_of(message.content)))
             case _:
                 raise MiddlewareError(
                     owner,
@@ -503,15 +512,7 @@ def _messages(update: Mapping[str, Any]) -> list[BaseMessage]:
     found = update.get("messages") or ()
     if isinstance(found, BaseMessage):
         return [found]
-    return [
-        message if isinstance(message, BaseMessage) else _from_mapping(message) for message in list(found)
-    ]
-
-
-def _from_mapping(message: Any) -> BaseMessage:
-    from langchain_core.messages.utils import convert_to_messages
-
-    return convert_to_messages([message])[0]
+    return convert_to_messages(list(found))
 
 
 def _jump(middleware: AgentMiddleware[Any, Any, Any], update: Mapping[str, Any]) -> Jump | None:
