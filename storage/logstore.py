@@ -194,13 +194,17 @@ class LogStore:
                 return Conflict(found)
         raise problem
 
-    async def listing(self, prefix: str, *, after: str | None = None) -> list[ListedObject]:
-        """All objects below `prefix`; a listing that breaks goes on behind its last key."""
+    async def listing(
+        self, prefix: str, *, after: str | None = None, until: str | None = None
+    ) -> list[ListedObject]:
+        """All objects below `prefix`, behind `after` and before `until`. One that breaks goes on behind its last key."""
         listed: list[ListedObject] = []
         for attempt in range(TRIES):
             try:
                 async for item in self.store.list(prefix, after=listed[-1].key if listed else after):
-                    listed.append(item)  # noqa: PERF401 (what came before a failure must stay)
+                    if until is not None and item.key >= until:
+                        return listed
+                    listed.append(item)
                 return listed
             except StoreUnavailable:
                 if attempt == TRIES - 1:

@@ -142,7 +142,7 @@ class SessionLog:
             w=self.files.new_id(),
             session=self.session,
             life=life,
-            workflow=entry.workflow,
+            workflow=entry.workflow or (head.workflow if head else ""),
             turn=entry.n,
             fence=1,
             by=by,

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from storage.directory import DirectoryStore
-from storage.local import FileHolds, HeldByFleet, HeldLocally, LocalSession, ProcessHolds, SessionDeleted, held
+from storage.local import (
+    FileHolds,
+    HeldByFleet,
+    HeldLocally,
+    LocalSession,
+    ProcessHolds,
+    SessionDeleted,
+    held,
+)
 from storage.logstore import LogStore
 from storage.memory import MemoryStore
 from tests.support.protocol_fleet import HandFleet, steps
@@ -139,12 +147,12 @@ async def test_local_turns_leave_one_inbox_entry_which_a_sweep_or_a_later_turn_r
     await fleet.pass_time(200)
     await local_turn(fleet.files)
     await local_turn(fleet.files)
-    assert "_inbox/s/00000001" not in fleet.keys("_inbox/")
+    assert "_inbox/s/00000001" not in fleet.stored("_inbox/")
     await sweep_inbox(fleet.fleet)
     await fleet.work()
     await fleet.pass_time(125)
-    assert fleet.keys("_inbox/") == []
-    assert not [key for key in fleet.keys("s/") if "/log/" in key]
+    assert fleet.stored("_inbox/") == []
+    assert not [key for key in fleet.stored("s/") if "/log/" in key]
 
 
 async def test_only_one_task_or_process_holds_a_session(tmp_path: Path) -> None:

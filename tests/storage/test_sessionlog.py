@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ class Flaky:
         self.inner = store
         self.loses: Callable[[str], bool] = lambda key: False
         self.silently_retries: Callable[[str], bool] = lambda key: False
-        self.after_loss: Callable[[], object] = lambda: None
+        self.after_loss: Callable[[], Awaitable[None]] | None = None
         self.get = store.get
         self.list = store.list
         self.delete = store.delete
@@ -48,9 +48,8 @@ class Flaky:
         if self.silently_retries(key):
             return await self.inner.put(key, body, if_absent=if_absent, if_match=if_match)
         if self.loses(key):
-            result = self.after_loss()
-            if hasattr(result, "__await__"):
-                await result
+            if self.after_loss is not None:
+                await self.after_loss()
             raise StoreUnavailable("put", key, "reply lost")
         return etag
 
@@ -226,7 +225,8 @@ async def test_a_record_that_a_successor_adopted_does_not_let_its_writer_go_on()
         assert successor.records == [{"i": 1}]
         await successor.end(None, {"kind": "completed"})
 
-    flaky.loses, flaky.after_loss = (lambda key: "/log/" in key), steal
+    flaky.loses = lambda key: "/log/" in key
+    flaky.after_loss = steal
     with pytest.raises(TurnFenced):
         await turn.commit({"i": 1})
 
@@ -244,7 +244,8 @@ async def test_a_retry_into_a_cleaned_slot_does_not_let_its_writer_go_on() -> No
         end = await successor.end(None, {"kind": "completed"})
         await other.files.delete(end.litter(other.keys.life(turn.head.life)))
 
-    flaky.loses, flaky.after_loss = (lambda key: "/log/" in key), steal_and_clean
+    flaky.loses = lambda key: "/log/" in key
+    flaky.after_loss = steal_and_clean
     with pytest.raises(TurnFenced):
         await turn.commit({"i": 1})
     with pytest.raises(TurnFenced):
@@ -322,7 +323,9 @@ async def test_bytes_stored_stay_near_the_content() -> None:
     written = 0
     put = store.put
 
-    async def counted(key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str | None:
+    async def counted(
+        key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
         nonlocal written
         written += len(body)
         return await put(key, body, if_absent=if_absent, if_match=if_match)

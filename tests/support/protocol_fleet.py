@@ -175,7 +175,9 @@ async def steps(turn: OpenTurn) -> None:
 class HandFleet:
     """`store` is shared by several of them when a test needs several processes."""
 
-    def __init__(self, run: Run = steps, *, store: MemoryStore | None = None, clock: HandClock | None = None) -> None:
+    def __init__(
+        self, run: Run = steps, *, store: MemoryStore | None = None, clock: HandClock | None = None
+    ) -> None:
         self.clock = clock or HandClock()
         self.store = store or MemoryStore(now_ms=lambda: EPOCH + self.clock.ms)
         self.queue = HandQueue()
@@ -198,7 +200,7 @@ class HandFleet:
         self.clock.ms += int(seconds * 1000)
         await self.fleet.cleaner.run_once()
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def stored(self, prefix: str = "") -> list[str]:
         return [key for key in self.store._keys if key.startswith(prefix)]
 
     def requests(self) -> int:

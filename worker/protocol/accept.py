@@ -37,7 +37,10 @@ class OnBusy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An input to accept. `minted`: the session id is brand new, so nothing can be known about it."""
+    """An input to accept. `minted`: the session id is brand new, so nothing can be known about it.
+
+    An empty `workflow` is the session's own.
+    """
 
     session: str
     workflow: str
@@ -95,7 +98,7 @@ async def accept(
         head = None if minted else await log.head()
         await _refuse(log, draft, head, on_busy, check)
         base = head.turn if head else 0
-        entry = await _entry(fleet, draft, identity, base + 1)
+        entry = await _entry(fleet, draft, head, identity, base + 1)
         while not await _put(fleet, log, entry):
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
@@ -145,7 +148,7 @@ async def accept_record(
             await _refuse(log, draft, head, on_busy, check)
             checked = True
         if record.n > base:
-            entry = await _entry(fleet, draft, record.id, record.n)
+            entry = await _entry(fleet, draft, head, record.id, record.n)
             if await _put(fleet, log, entry):
                 if await _holds(fleet, log, head, entry, started):
                     await _announce(fleet, entry, head, on_busy)
@@ -198,13 +201,13 @@ async def _refuse(
         await check(log, head)
 
 
-async def _entry(fleet: Fleet, draft: Draft, identity: str, n: int) -> InboxEntry:
+async def _entry(fleet: Fleet, draft: Draft, head: Head | None, identity: str, n: int) -> InboxEntry:
     return InboxEntry(
         session=draft.session,
         n=n,
         id=identity,
         kind=draft.kind,
-        workflow=draft.workflow,
+        workflow=draft.workflow or (head.workflow if head else ""),
         input=draft.input,
         at_ms=await fleet.clock.now_ms(),
         w=fleet.files.new_id(),
@@ -263,7 +266,7 @@ async def _ran(log: SessionLog, head: Head, n: int) -> str:
 
 async def _announce(fleet: Fleet, entry: InboxEntry, head: Head | None, on_busy: OnBusy) -> None:
     await fleet.notices.accepted(entry)
-    await tell(fleet, [Message(entry.session, entry.n, entry.workflow)])
+    await tell(fleet, [Message(entry.session, entry.n, entry.workflow or None)])
     if on_busy is OnBusy.INTERRUPT:
         reason = Stop.DELETED if entry.kind == DELETE else Stop.INTERRUPTED
         await cancel_below(fleet, entry.session, entry.n, head, reason)

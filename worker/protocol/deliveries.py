@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 from storage.layout import TIMERS, timer_minute
-from storage.records import Head
+from storage.records import DamagedObject, Head, NewerFormat
 from storage.sessionlog import SessionLog
 from worker.protocol.accept import Check, Draft, accept_record
 from worker.protocol.delete import DELETE, purge
@@ -11,6 +13,8 @@ from worker.protocol.errors import SessionBusy, SessionGone
 from worker.protocol.fleet import Fleet
 from worker.protocol.keyed import KeyRecord, read_record
 from worker.protocol.timers import PURGE, RETENTION
+
+logger = logging.getLogger(__name__)
 
 
 class ParkOver(SessionBusy):
@@ -20,13 +24,14 @@ class ParkOver(SessionBusy):
 async def sweep_timers(fleet: Fleet) -> int:
     """Deliver every timer that is due. Returns how many were looked at."""
     now = await fleet.clock.now_ms()
-    looked = 0
-    for item in await fleet.files.listing(TIMERS):
-        if item.key > f"{timer_minute(now)}/~":
-            break
-        looked += 1
-        await deliver(fleet, item.key, now)
-    return looked
+    due = await fleet.files.listing(TIMERS, until=timer_minute(now + 60_000))
+    for item in due:
+        try:
+            await deliver(fleet, item.key, now)
+        except (DamagedObject, NewerFormat) as problem:
+            # One bad object must not stop the others.
+            logger.error("timer not readable: %s", problem, extra={"action": "timer_unreadable"})
+    return len(due)
 
 
 async def deliver(fleet: Fleet, key: str, now_ms: int) -> None:

@@ -6,11 +6,15 @@ runs each minute, at a worker's start, and when Redis has lost its `boot`: it re
 
 from __future__ import annotations
 
+import logging
+
 from storage.layout import INBOX, KEYS, inbox_place
 from storage.limits import KEY_MS
-from storage.records import InboxEntry
+from storage.records import DamagedObject, InboxEntry, NewerFormat
 from worker.ports import Message
 from worker.protocol.fleet import Fleet
+
+logger = logging.getLogger(__name__)
 
 
 async def sweep_watch(fleet: Fleet) -> int:
@@ -33,7 +37,12 @@ async def sweep_inbox(fleet: Fleet) -> int:
         found = await fleet.files.read(item.key)
         if found is None:
             continue
-        entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
+        try:
+            entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
+        except (DamagedObject, NewerFormat) as problem:
+            # One bad object must not stop the others.
+            logger.error("inbox entry not readable: %s", problem, extra={"action": "entry_unreadable"})
+            continue
         if await fleet.leases.may_send(entry.session):
             message = Message(entry.session, entry.n, entry.workflow, child=entry.parent is not None)
             await fleet.queue.send([message])

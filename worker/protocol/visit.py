@@ -38,6 +38,13 @@ _LOOKS = 40
 _SETTLED_MS = KEEP_MS + 60_000
 
 
+#: the outcome where telling the loss of the worker kills the worker as well
+HOPELESS: JsonObject = {
+    "kind": "failed",
+    "exit": {"success": False, "code": "worker-lost", "reason": "every worker that took up this turn died"},
+}
+
+
 class Look(Enum):
     """What one look at the session came to."""
 
@@ -189,7 +196,9 @@ class _Attendance:
         cancel = await self._cancelled(entry)
         turn = OpenTurn(self._fleet, self._lease, opened, joined=joined, cancel=cancel)
         if entry.kind in (LOST, LOCAL) or turn.attempts > MAX_ATTEMPTS:
-            record, outcome = await self._runner.worker_lost(turn)
+            record, outcome = None, HOPELESS
+            if turn.attempts <= 2 * MAX_ATTEMPTS:
+                record, outcome = await self._runner.worker_lost(turn)
             await turn.end(record, outcome)
         else:
             try:

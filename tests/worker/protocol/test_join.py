@@ -64,8 +64,8 @@ async def test_no_more_children_run_than_the_width_allows() -> None:
 
     async def watched(turn: OpenTurn) -> None:
         if turn.entry.parent is not None:
-            alive = {key.split("/")[1] for key in fleet.keys("_inbox/s~")}
-            joined = len([key for key in fleet.keys("s/") if "/join/" in key])
+            alive = {key.split("/")[1] for key in fleet.stored("_inbox/s~")}
+            joined = len([key for key in fleet.stored("s/") if "/join/" in key])
             waiting.append(len(alive) - joined)
         await delegate(turn)
 
@@ -115,7 +115,9 @@ async def test_a_child_that_was_never_accepted_is_accepted_by_the_parents_next_v
     await start(fleet, depth=1, children=3)
     put = fleet.store.put
 
-    async def crash(key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str | None:
+    async def crash(
+        key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
         if key.startswith("_inbox/s~2"):
             raise RuntimeError("killed")
         return await put(key, body, if_absent=if_absent, if_match=if_match)
@@ -166,7 +168,7 @@ async def test_a_park_settles_its_child_and_a_later_suspension_goes_on_with_it()
     await start(fleet)
     await fleet.work()
     view = await read_turn(fleet.fleet, "s", 1)
-    assert [list(record)[0] for record in view.records] == ["first", "parked", "again", "done"]
+    assert [next(iter(record)) for record in view.records] == ["first", "parked", "again", "done"]
     child = await read_turn(fleet.fleet, "s~1", 2)
     assert child.status is TurnStatus.ENDED
 
@@ -216,9 +218,9 @@ async def test_join_markers_go_when_the_turn_has_ended() -> None:
     fleet = HandFleet(delegate)
     await start(fleet, depth=1, children=5)
     await fleet.work()
-    assert [key for key in fleet.keys("s/") if "/join/" in key]
+    assert [key for key in fleet.stored("s/") if "/join/" in key]
     await fleet.pass_time(1)
-    assert not [key for key in fleet.keys("s/") if "/join/" in key]
+    assert not [key for key in fleet.stored("s/") if "/join/" in key]
 
 
 async def test_a_child_costs_two_requests_more_than_a_plain_turn() -> None:

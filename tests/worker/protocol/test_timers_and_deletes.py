@@ -22,7 +22,9 @@ async def parks(turn: OpenTurn) -> None:
     """A message parks with a timer in 90 s; everything else ends."""
     if turn.entry.kind == "message":
         at = await turn._fleet.clock.now_ms() + 90_000
-        await turn.end({"turn": turn.turn}, {"kind": "parked"}, [{"due": "timer", "at": at, "workflow": "flow"}])
+        await turn.end(
+            {"turn": turn.turn}, {"kind": "parked"}, [{"due": "timer", "at": at, "workflow": "flow"}]
+        )
     else:
         await turn.end({"turn": turn.turn, "kind": turn.entry.kind}, {"kind": "completed"})
 
@@ -38,17 +40,19 @@ async def test_a_timer_is_delivered_once_when_it_is_due() -> None:
     await park(fleet)
     assert await sweep_timers(fleet.fleet) == 0
     await fleet.pass_time(150)
-    key = fleet.keys("_timers/")[0]
+    key = fleet.stored("_timers/")[0]
     await sweep_timers(fleet.fleet)
     await deliver(fleet.fleet, key, await fleet.clock.now_ms())
     await sweep_timers(fleet.fleet)
     await fleet.work()
     assert fleet.runner.ran == [("s", 1, 1), ("s", 2, 1)]
     assert (await read_turn(fleet.fleet, "s", 2)).records == ({"turn": 2, "kind": "timer"},)
-    assert fleet.keys("_timers/") == []
+    assert fleet.stored("_timers/") == []
 
 
-async def test_a_timer_whose_delivery_was_cut_off_is_still_one_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timer_whose_delivery_was_cut_off_is_still_one_delivery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """docs/protocol.md §7: the record names the number its input is accepted under."""
     fleet = HandFleet(parks)
     await park(fleet)
@@ -79,7 +83,7 @@ async def test_a_timer_of_a_park_that_is_over_is_dropped() -> None:
     await sweep_timers(fleet.fleet)
     await fleet.work()
     assert fleet.runner.ran == [("s", 1, 1), ("s", 2, 1)]
-    assert fleet.keys("_timers/") == []
+    assert fleet.stored("_timers/") == []
 
 
 async def test_the_timer_of_a_dead_worker_is_set_by_whoever_finds_its_entry(
@@ -89,7 +93,9 @@ async def test_the_timer_of_a_dead_worker_is_set_by_whoever_finds_its_entry(
     fleet = HandFleet(parks)
     put = fleet.store.put
 
-    async def crash(key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str | None:
+    async def crash(
+        key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
         if key.startswith("_timers/"):
             raise RuntimeError("killed")
         return await put(key, body, if_absent=if_absent, if_match=if_match)
@@ -98,11 +104,11 @@ async def test_the_timer_of_a_dead_worker_is_set_by_whoever_finds_its_entry(
     with pytest.raises(RuntimeError):
         await park(fleet)
     monkeypatch.setattr(fleet.store, "put", put)
-    assert fleet.keys("_timers/") == []
+    assert fleet.stored("_timers/") == []
     await fleet.pass_time(61)
     await sweep_inbox(fleet.fleet)
     await fleet.work()
-    assert len(fleet.keys("_timers/")) == 1
+    assert len(fleet.stored("_timers/")) == 1
 
 
 async def test_a_deleted_session_leaves_a_tombstone_and_refuses_everything() -> None:
@@ -114,8 +120,8 @@ async def test_a_deleted_session_leaves_a_tombstone_and_refuses_everything() -> 
     assert (await delete_session(fleet.fleet, "s")).n == 4
     await fleet.work()
     await fleet.pass_time(125)
-    assert fleet.keys("s/") == ["s/checkpoints/head"]
-    assert not fleet.keys("_inbox/")
+    assert fleet.stored("s/") == ["s/checkpoints/head"]
+    assert not fleet.stored("_inbox/")
     assert (await read_turn(fleet.fleet, "s", 2)).status is TurnStatus.GONE
     with pytest.raises(SessionGone):
         await accept(fleet.fleet, Draft("s", "flow", "message", {}))
@@ -144,32 +150,28 @@ async def test_the_seals_of_a_deleted_session_stay_a_day_then_all_is_gone_and_th
     """docs/protocol.md §8: seals first, head last; a recreated id is another life."""
     other: HandFleet
 
-    async def stolen(turn: OpenTurn) -> None:
-        await attend(other.fleet, other.runner, "s", 1)
-
-    fleet = HandFleet(stolen)
-    other = HandFleet(store=fleet.store, clock=fleet.clock)
-    await accept(fleet.fleet, Draft("s", "flow", "message", {}))
     first_life: list[str] = []
 
-    async def note(turn: OpenTurn) -> None:
+    async def stolen(turn: OpenTurn) -> None:
         first_life.append(turn.life)
         await attend(other.fleet, other.runner, "s", 1)
         await turn.end(None, {"kind": "stale"})
 
-    fleet.runner._run = note
+    fleet = HandFleet(stolen)
+    other = HandFleet(store=fleet.store, clock=fleet.clock)
+    await accept(fleet.fleet, Draft("s", "flow", "message", {}))
     await fleet.work()
     await delete_session(fleet.fleet, "s")
     fleet.runner._run = steps
     await fleet.work()
     await fleet.pass_time(125)
-    assert sum("/log/" in key for key in fleet.keys("s/")) == 1
-    assert sum("/end/" in key for key in fleet.keys("s/")) == 1
+    assert sum("/log/" in key for key in fleet.stored("s/")) == 1
+    assert sum("/end/" in key for key in fleet.stored("s/")) == 1
     await sweep_timers(fleet.fleet)
-    assert len(fleet.keys("s/")) == 3, "too early"
+    assert len(fleet.stored("s/")) == 3, "too early"
     fleet.clock.ms += TOMB_MS + 60_000
     await sweep_timers(fleet.fleet)
-    assert fleet.keys() == []
+    assert fleet.stored() == []
     assert (await accept(fleet.fleet, Draft("s", "flow", "message", {}))).n == 1
     await fleet.work()
     head = await fleet.fleet.log("s").head()
@@ -193,7 +195,7 @@ async def test_a_delete_takes_the_child_sessions_with_it() -> None:
     await delete_session(fleet.fleet, "s")
     await fleet.work()
     await fleet.pass_time(125)
-    assert [key for key in fleet.keys("s~1/") if not key.endswith("head") and "log" not in key] == []
+    assert [key for key in fleet.stored("s~1/") if not key.endswith("head") and "log" not in key] == []
     child, sibling = await fleet.fleet.log("s~1").head(), await fleet.fleet.log("s1").head()
     assert child is not None and child.deleted
     assert sibling is not None and not sibling.deleted
@@ -210,10 +212,10 @@ async def test_a_thousand_leftovers_are_all_removed() -> None:
     fleet = HandFleet(many)
     await accept(fleet.fleet, Draft("s", "flow", "message", {}))
     await fleet.work()
-    assert len(fleet.keys("s/")) > 1005
+    assert len(fleet.stored("s/")) > 1005
     await delete_session(fleet.fleet, "s")
     await fleet.work()
-    assert fleet.keys("s/") == ["s/checkpoints/head"]
+    assert fleet.stored("s/") == ["s/checkpoints/head"]
 
 
 async def test_retention_deletes_a_session_with_no_newer_turn_and_spares_another() -> None:

@@ -45,12 +45,12 @@ async def test_cleaning_removes_a_turns_log_at_once_and_its_entry_two_minutes_la
     await accept(fleet.fleet, message(count=3))
     await fleet.work()
     await fleet.pass_time(1)
-    assert not [key for key in fleet.keys() if "/log/" in key]
-    assert fleet.keys("_inbox/") == ["_inbox/s/00000001"]
+    assert not [key for key in fleet.stored() if "/log/" in key]
+    assert fleet.stored("_inbox/") == ["_inbox/s/00000001"]
     await fleet.pass_time(118)
-    assert fleet.keys("_inbox/")
+    assert fleet.stored("_inbox/")
     await fleet.pass_time(2)
-    assert not fleet.keys("_inbox/")
+    assert not fleet.stored("_inbox/")
 
 
 async def test_numbers_are_given_in_the_order_of_acceptance_and_turns_run_in_it() -> None:
@@ -70,7 +70,7 @@ async def test_without_a_broker_nothing_is_written() -> None:
     fleet.queue.up = False
     with pytest.raises(BrokerUnavailable):
         await accept(fleet.fleet, message())
-    assert fleet.keys() == []
+    assert fleet.stored() == []
 
 
 async def test_an_accepted_turn_whose_message_was_lost_is_sent_by_the_sweep() -> None:
@@ -309,7 +309,7 @@ async def test_a_stale_worker_is_stopped_also_after_the_log_was_cleaned() -> Non
     other = HandFleet(store=fleet.store, clock=fleet.clock)
     await accept(fleet.fleet, message(count=3))
     await fleet.work()
-    left = [key for key in fleet.keys("s/") if "/log/" in key]
+    left = [key for key in fleet.stored("s/") if "/log/" in key]
     assert [key.rsplit("/", 3)[1:] for key in left] == [["00000001", "00000001", "00000002"]]
 
 
@@ -399,7 +399,7 @@ async def test_a_webhook_is_repeated_until_it_answers_and_not_after() -> None:
     await accept(fleet.fleet, message())
     await fleet.work()
     await fleet.pass_time(400)
-    assert fleet.keys("_inbox/"), "still owed"
+    assert fleet.stored("_inbox/"), "still owed"
     fleet.told.answers = True
     await sweep_inbox(fleet.fleet)
     await fleet.work()
@@ -409,7 +409,7 @@ async def test_a_webhook_is_repeated_until_it_answers_and_not_after() -> None:
     await fleet.work()
     assert len(fleet.told.posts) == 2
     await fleet.pass_time(300)
-    assert not fleet.keys("_inbox/")
+    assert not fleet.stored("_inbox/")
 
 
 async def test_a_runner_that_does_not_finish_is_found_out() -> None:
@@ -424,7 +424,9 @@ async def test_a_runner_that_does_not_finish_is_found_out() -> None:
         await fleet.work()
 
 
-async def test_an_outage_of_the_store_leaves_the_turn_to_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outage_of_the_store_leaves_the_turn_to_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """docs/protocol.md §1: an unknown write is never built upon."""
 
     async def unlucky(turn: OpenTurn) -> None:
