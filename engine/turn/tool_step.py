@@ -14,7 +14,19 @@ from core.jsontext import JsonObject
 from engine.delegation.dispatch import dispatch_agent_call
 from engine.governance.names import ADVANCE, EVAL, GET_VARIABLES, RAISE, RESET, RUN, SET_VARIABLES, WAIT
 from engine.spec.model import State
-from engine.turn.calls import Call, Result, announce, block, judge, kind_of, run_tool, settle, written_call
+from engine.turn.calls import (
+    Call,
+    Result,
+    announce,
+    block,
+    judge,
+    kind_of,
+    mock_text,
+    mocked,
+    run_tool,
+    settle,
+    written_call,
+)
 from engine.turn.context import TurnContext
 from engine.turn.controls import (
     MOVES,
@@ -117,6 +129,10 @@ async def _tool(ctx: TurnContext, call: Call) -> None:
 async def _script(ctx: TurnContext, call: Call) -> None:
     if call.id not in ctx.state.frames:
         announce(ctx, call)
+        mock = mocked(ctx, call)
+        if mock is not None:  # a default tool, no control: a case may stand in for it (06 §8)
+            settle(ctx, call, Result(mock_text(mock.value)))
+            return
     result = await ctx.scripts.run_agent_script(ctx, call)
     if result is not None:  # None: it waits for children
         settle(ctx, call, result)
