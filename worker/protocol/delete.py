@@ -17,7 +17,7 @@ from storage.records import EndedTurn, Head, LogKind, unpack
 from storage.sessionlog import OpenLog, SessionLog, TurnFenced
 from worker.protocol.dues import VOID
 from worker.protocol.fleet import Fleet
-from worker.protocol.join import settle_child
+from worker.protocol.join import settle_child_again
 from worker.protocol.timers import PURGE, set_timer
 
 #: the kind of a delete's inbox entry; `input.onlyAfter` names the turn that must still be the newest
@@ -55,7 +55,7 @@ async def clean_deleted(fleet: Fleet, log: SessionLog, tomb: Head) -> None:
         entry = await log.entry(n)
         if entry is not None and entry.parent is not None and n > tomb.turn:
             answer = {"session": log.session, "n": n, "outcome": GONE}
-            await settle_child(fleet, entry.parent, answer)
+            await settle_child_again(fleet, entry.parent, answer)
         # An accept in its window would be given the number again if the entry went at once.
         fleet.cleaner.remove_entry(item.key)
 

@@ -21,7 +21,7 @@ from storage.logstore import Conflict
 from storage.records import EndedTurn, Head, InboxEntry
 from storage.sessionlog import SessionLog
 from worker.protocol.fleet import Fleet
-from worker.protocol.join import debt_stands, settle_child
+from worker.protocol.join import settle_child, settle_child_again
 from worker.protocol.timers import set_timer
 
 TIMER = "timer"
@@ -54,8 +54,8 @@ async def pay_again(fleet: Fleet, log: SessionLog, head: Head, end: EndedTurn, e
         for due in end.dues:
             if due["due"] in (TIMER, RETENTION):
                 await set_timer(fleet, log.session, head.life, end.turn, due)
-    if entry.parent is not None and await debt_stands(fleet, entry.parent):
-        await settle_child(fleet, entry.parent, answer_of(entry, end.outcome))
+    if entry.parent is not None:
+        await settle_child_again(fleet, entry.parent, answer_of(entry, end.outcome))
     return await _webhooks(fleet, log, end, entry)
 
 

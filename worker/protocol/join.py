@@ -21,17 +21,35 @@ from worker.protocol.fleet import Fleet
 
 async def settle_child(fleet: Fleet, parent: Parent, answer: JsonObject) -> None:
     """A child has ended: leave its answer, then accept the next ones or wake the parent."""
-    life = SessionKeys(parent.session).life(parent.life)
-    key = life.join(parent.turn, parent.fence, parent.position, parent.index)
     w = fleet.files.new_id()
     # There already: paid before. A child's turn has one outcome, so it is the same answer.
-    await fleet.files.create(key, pack({"w": w, "answer": answer}), w)
+    await fleet.files.create(_answer_key(parent), pack({"w": w, "answer": answer}), w)
+    await _after_answer(fleet, parent)
+
+
+async def settle_child_again(fleet: Fleet, parent: Parent, answer: JsonObject) -> None:
+    """As `settle_child`, for a debt that may have been paid: its creditor may have gone on, and cleaned up."""
+    # The answer is looked for before the parent: one that is gone by now was cleaned, and then the parent is over.
+    paid = await fleet.files.read(_answer_key(parent)) is not None
+    if not await debt_stands(fleet, parent):
+        return
+    if paid:
+        await _after_answer(fleet, parent)
+    else:
+        await settle_child(fleet, parent, answer)
+
+
+async def _after_answer(fleet: Fleet, parent: Parent) -> None:
     settled = await settled_children(fleet, parent)
     if len(settled) >= parent.of:
         await tell(fleet, [Message(parent.session, parent.turn, parent.workflow, child=True)])
-        return
-    if parent.of > parent.width:
+    elif parent.of > parent.width:
         await _accept_next(fleet, parent, settled)
+
+
+def _answer_key(parent: Parent) -> str:
+    life = SessionKeys(parent.session).life(parent.life)
+    return life.join(parent.turn, parent.fence, parent.position, parent.index)
 
 
 async def debt_stands(fleet: Fleet, parent: Parent) -> bool:

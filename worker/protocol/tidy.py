@@ -9,7 +9,7 @@ from storage.records import Head
 from storage.sessionlog import SessionLog
 from worker.protocol.dues import VOID, answer_of, pay_again
 from worker.protocol.fleet import Fleet
-from worker.protocol.join import debt_stands, settle_child
+from worker.protocol.join import settle_child_again
 
 
 async def tidy(fleet: Fleet, log: SessionLog, head: Head) -> None:
@@ -28,9 +28,9 @@ async def tidy(fleet: Fleet, log: SessionLog, head: Head) -> None:
         if entry.id != end.entry:
             # A late accept's slip: it wrote into an emptied slot and looks for another number itself.
             fleet.cleaner.remove([item.key])
-            if entry.parent is not None and await debt_stands(fleet, entry.parent):
+            if entry.parent is not None:
                 # Only a parent that names a number already taken gets here. It must not wait for ever.
-                await settle_child(fleet, entry.parent, answer_of(entry, VOID))
+                await settle_child_again(fleet, entry.parent, answer_of(entry, VOID))
         elif await pay_again(fleet, log, head, end, entry):
             fleet.cleaner.remove(end.litter(life))
             fleet.cleaner.remove_entry(item.key)
