@@ -89,9 +89,14 @@ def events_of(change: Mapping[str, Any], state: SessionState) -> list[JsonObject
             ]
         return []
     if kind == "usage":
-        return [dict(change["e"])] if change.get("e") else []
+        if not change["add"]:
+            return []
+        event: JsonObject = {"type": "model-usage", "state": state.position, **change["add"]}
+        if change.get("model"):
+            event["model"] = change["model"]
+        return [event]
     if kind == "called":
-        event: JsonObject = {
+        event = {
             "type": "tool-called",
             "state": state.position,
             "tool": change["tool"],

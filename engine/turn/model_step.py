@@ -179,8 +179,8 @@ def usage_change(ctx: TurnContext, answer: AIMessage) -> JsonObject:
     if usage is None:
         return {"add": {}}
     fields = usage.fields(ctx.assembly.pricing)
-    added = {key: value for key, value in fields.items() if key != "model"}
-    return {"add": added, "e": {"type": "model-usage", "state": ctx.state.position, **fields}}
+    model = fields.pop("model", None)
+    return {"add": fields, "model": model or ""}
 
 
 def _count_malformed(ctx: TurnContext, message: JsonObject) -> None:
