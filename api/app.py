@@ -27,7 +27,7 @@ from api.problems import (
     problem_response,
     validation_problem,
 )
-from api.routes import accepting, reading
+from api.routes import accepting, content, operating, reading, workflows
 from api.settings import ApiSettings
 from api.shapes import Ready
 from core.errors import ArchmaxError
@@ -80,7 +80,7 @@ def create_api(
         openapi_url="/openapi.json",
     )
     v1 = APIRouter(prefix="/v1")
-    for router in (accepting.router, reading.router):
+    for router in (accepting.router, reading.router, content.router, workflows.router, operating.router):
         v1.include_router(router)
     app.include_router(v1)
     app.include_router(_health())

@@ -16,14 +16,26 @@ from typing import Any, TypeVar
 from engine.spec.loader import list_workflows
 from sandbox import Sandbox
 from storage.objects import StoreUnavailable
+from worker.celery_app import queues_of, queues_taken
 from worker.client import FleetClient
+from worker.health import ConsumerPulse, Heartbeat
 from worker.host import HostContext, load_host, wire_fleet
+from worker.metrics import (
+    Exporter,
+    FleetMetrics,
+    QueueCollector,
+    Queues,
+    Reading,
+    ReadingCollector,
+    look_at_queues,
+)
 from worker.ports import BrokerUnavailable
 from worker.protocol.deliveries import sweep_timers
 from worker.protocol.sweep import sweep_inbox, sweep_keys, sweep_watch
 from worker.protocol.visit import attend
 from worker.redis_leases import PREFIX
 from worker.runner import Assemblies, EngineRunner
+from worker.service import FleetService
 from worker.settings import FleetSettings, ModelEnvironment
 
 logger = logging.getLogger(__name__)
@@ -35,21 +47,29 @@ LIST_SECONDS = 60.0
 LIST_LOCK = f"{PREFIX}lock:list"
 TIMER_SECONDS = 1.0
 KEYS_SECONDS = 3600.0
+#: how often the queues are looked at for the metrics
+QUEUES_SECONDS = 5.0
 
 
 class Runtime(FleetClient):
     """Everything a worker process's loop holds. Built and closed on that loop."""
 
+    service_name = "archmax-worker"
+
     def __init__(self, settings: FleetSettings, environment: ModelEnvironment) -> None:
         super().__init__(settings)
         self.environment = environment
         self._tasks: list[asyncio.Task[None]] = []
+        self._exporter: Exporter | None = None
+        self._queues = Queues()
+        self.pulse = ConsumerPulse()
 
     async def start(self) -> None:
         """Raises: `HostError`, assembly and configuration errors, by name, before any turn is taken."""
         settings = self.settings
         await self.open()
-        self.sandbox = Sandbox()
+        self.metrics = FleetMetrics()
+        self.sandbox = Sandbox(on_killed=self.metrics.sandbox_killed)
         host = await load_host(settings.host, HostContext(settings.root, None, "worker"))
         wiring = wire_fleet(settings, self.environment, host, self.sandbox)
         self.assemblies = Assemblies(wiring)
@@ -59,7 +79,12 @@ class Runtime(FleetClient):
             self.publisher,
             turn_deadline_seconds=settings.turn_deadline_seconds,
             recursion_limit=host.get("recursion_limit", settings.recursion_limit),
+            metrics=self.metrics,
+            tracing=self.tracing,
         )
+        self._serve_metrics()
+        self.service = FleetService(settings, self)
+        await self.service.open()
 
     def run_background(self) -> None:
         """Renewal, events, cleaning and sweeps, each on its own."""
@@ -73,6 +98,43 @@ class Runtime(FleetClient):
             ("keys", self._repeat(KEYS_SECONDS, self._sweep_keys)),
         ):
             self._tasks.append(asyncio.create_task(work, name=f"archmax-{name}"))
+        if self._exporter is not None:
+            self._tasks.append(asyncio.create_task(self._look_at_queues(), name="archmax-queues"))
+
+    def show_alive(self) -> None:
+        """Begin the heartbeat, once the worker takes turns. On the loop."""
+        file = self.settings.heartbeat_file
+        if file is not None:
+            heartbeat = Heartbeat(file, self.pulse, self.queue.alive)
+            self._tasks.append(asyncio.create_task(heartbeat.run(), name="archmax-heartbeat"))
+
+    @property
+    def queue_names(self) -> list[str]:
+        return queues_of(list_workflows(self.assemblies.wiring.library.tree))
+
+    def _serve_metrics(self) -> None:
+        """Raises: `OSError` when no port is free."""
+        if not self.settings.metrics_port:
+            return
+        registry = self.metrics.registry
+        registry.register(QueueCollector(lambda: self._queues))
+        registry.register(ReadingCollector(self._readings()))
+        self._exporter = Exporter(registry, self.settings.metrics_host, self.settings.metrics_port)
+
+    def _readings(self) -> list[Reading]:
+        return [
+            Reading("archmax_turns_running", lambda: self.runner.running),
+            Reading("archmax_turn_slots", lambda: self.settings.concurrency),
+            Reading("archmax_leases_held", lambda: self.leases.held),
+            Reading("archmax_leases_lost", lambda: self.leases.lost_count, counter=True),
+            Reading("archmax_events_dropped", lambda: self.publisher.dropped, counter=True),
+            Reading("archmax_draining", lambda: self.draining),
+        ]
+
+    async def _look_at_queues(self) -> None:
+        while True:
+            self._queues = await look_at_queues(self.redis, await asyncio.to_thread(lambda: self.queue_names))
+            await asyncio.sleep(QUEUES_SECONDS)
 
     async def attend(self, session: str, n: int) -> None:
         await attend(self.fleet, self.runner, session, n)
@@ -82,7 +144,10 @@ class Runtime(FleetClient):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.service.close()
         await self.sandbox.close()
+        if self._exporter is not None:
+            await asyncio.to_thread(self._exporter.close)
         await super().close()
 
     # -- background ----------------------------------------------------------------------------------------------
@@ -147,6 +212,9 @@ class WorkerProcess:
         """Run on the loop, wait here."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def show_alive(self) -> None:
+        self._loop.call_soon_threadsafe(self.runtime.show_alive)
+
     def drain(self) -> None:
         self.runtime.draining = True
 
@@ -158,5 +226,7 @@ class WorkerProcess:
         self._loop.close()
 
     @property
-    def workflows(self) -> list[str]:
-        return list_workflows(self.runtime.assemblies.wiring.library.tree)
+    def queues(self) -> list[str]:
+        """The queues this worker takes messages from, by the workspace as it is now."""
+        workflows = list_workflows(self.runtime.assemblies.wiring.library.tree)
+        return queues_taken(self.runtime.settings.workflows, workflows)

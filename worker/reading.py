@@ -220,6 +220,26 @@ class Reader:
             return SessionView(head, state, ended is None)
         raise SessionUnknown(session)
 
+    async def records(self, session: str) -> list[JsonObject]:
+        """Every record of a session, its open turn's included. Raises: `SessionUnknown`, `SessionGone`."""
+        log = self._client.fleet.log(session)
+        for _ in range(_LOOKS):
+            head = await self.head(session)
+            if head is None:
+                break
+            try:
+                before = await log.history(head)
+                ended = await log.over(head)
+                if ended is not None:
+                    return [*before, *ended.records]
+                return [
+                    *before,
+                    *(o.record for o in (await log.read_chain(head)).objects if o.record is not None),
+                ]
+            except HeadMoved:
+                continue
+        raise SessionUnknown(session)
+
     async def ends(self, head: Head) -> list[EndedTurn]:
         """Every ended turn the head leads to. Raises: `HeadMoved`."""
         log = self._client.fleet.log(head.session)

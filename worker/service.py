@@ -12,20 +12,23 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
-from redis.exceptions import RedisError
 
 from core.jsontext import JsonObject, clean, dumps
+from core.paths import canonical
+from engine.governance.zones import INTERNAL_AREAS
 from engine.spec.model import Spec
 from engine.turn.inputs import MANUAL
+from engine.workspace.session_files import FileRef
 from engine.workspace.session_id import normal_session_id
+from storage.layout import SessionKeys
 from storage.records import Head
 from storage.sessionlog import SessionLog
-from worker.client import FleetClient, open_redis
-from worker.events import ended_channel
+from worker.artifacts import TRAJECTORY, artifact
+from worker.client import FleetClient
 from worker.following import EventId, Follower, Told
 from worker.intake import Intake
 from worker.protocol.accept import Accepted, Check, Draft, IdempotencyKey, OnBusy, accept, delete_session
@@ -43,12 +46,12 @@ from worker.requests import (
 )
 from worker.session_index import Filters, Page, SessionIndex
 from worker.settings import FleetSettings
+from worker.tracing import accepting
+from worker.waiting import LOOK_SECONDS, Waiters
 from worker.webhooks import url_problem
 
 #: workflows remembered by session: immutable within a life, checked at every accept
 _REMEMBERED = 50_000
-#: how often a waiter looks by itself, in case a wake-up was lost
-_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +70,29 @@ INTERNAL = Caller("fleet", "fleet")
 
 
 class FleetService:
-    """Build, `open` and `close` on one event loop."""
+    """Build, `open` and `close` on one event loop. Over an open `client` it opens and closes none of its own."""
 
-    def __init__(self, settings: FleetSettings) -> None:
+    def __init__(self, settings: FleetSettings, client: FleetClient | None = None) -> None:
         self.settings = settings
-        self.client = FleetClient(settings)
+        self._own = client is None
+        self.client = client or FleetClient(settings)
 
     async def open(self) -> None:
-        await self.client.open()
+        if self._own:
+            await self.client.open()
         self.reader = Reader(self.client)
         self.intake = Intake(self.settings, self.reader)
         self.index = SessionIndex(self.client)
         self.follower = Follower(self.client, self.reader)
-        self._waiters = _Waiters(self.client)
+        self._waiters = Waiters(self.client)
         self._workflows: OrderedDict[str, str] = OrderedDict()
 
     async def close(self) -> None:
         await self._waiters.close()
         await self.index.close()
         await self.follower.close()
-        await self.client.close()
+        if self._own:
+            await self.client.close()
 
     # -- accepting -----------------------------------------------------------------------------------------------
 
@@ -187,7 +193,7 @@ class FleetService:
                 if view.status.over or left <= 0:
                     return view
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    async with asyncio.timeout(min(left, LOOK_SECONDS)):
                         await woken.wait()
 
     async def session(self, session: str, caller: Caller) -> SessionView:
@@ -209,6 +215,31 @@ class FleetService:
         """Raises at once: `SessionUnknown`, `SessionGone`. The iterator ends when the turn has settled."""
         await self.workflow_of(session, caller)
         return self.follower.follow(session, after, turn=turn, live=live)
+
+    async def files(self, session: str, caller: Caller) -> dict[str, FileRef]:
+        """The session's files by path; never the runtime's own."""
+        return _files(await self.session(session, caller))
+
+    async def file(self, session: str, path: str, caller: Caller) -> bytes | None:
+        """A file's content, None when there is none. Raises: `SessionUnknown`, `SessionGone`, `StoreUnavailable`."""
+        view = await self.session(session, caller)
+        ref = _files(view).get(canonical(path).text)
+        if ref is None:
+            return None
+        if ref.text is not None:
+            return ref.text.encode("utf-8", "replace")
+        if ref.data is not None:
+            return ref.data
+        life = SessionKeys(view.head.session).life(view.head.life)
+        found = await self.client.files.read(life.blob(ref.blob or ""))
+        return None if found is None else found.body
+
+    async def artifact(self, session: str, name: str, caller: Caller) -> tuple[bytes, str] | None:
+        """Content and media type of one artifact (05 §16). Raises: `WorkflowLoadError` when the workflow is broken."""
+        view = await self.session(session, caller)
+        spec = await self.intake.spec(view.head.workflow)
+        records = await self.reader.records(session) if name == TRAJECTORY else []
+        return artifact(name, spec, view.state, records)
 
     async def workflow_of(self, session: str, caller: Caller) -> str:
         """Raises: `SessionUnknown`, `SessionGone`."""
@@ -253,12 +284,11 @@ class FleetService:
     ) -> Accepted:
         expiry = self.settings.queue_expiry_seconds
         expires = None if expiry is None else round((time.time() + expiry) * 1000)
-        drafted = Draft(
-            draft.session, draft.workflow, draft.kind, draft.input, minted=draft.minted, expires_ms=expires
-        )
-        accepted = await accept(
-            self.client.fleet, drafted, on_busy=on_busy, key=_key(caller, key, asked), check=check
-        )
+        with accepting(self.client.tracing, draft.workflow, draft.session, draft.kind, draft.input) as traced:
+            drafted = replace(draft, input=traced, expires_ms=expires)
+            accepted = await accept(
+                self.client.fleet, drafted, on_busy=on_busy, key=_key(caller, key, asked), check=check
+            )
         self._remember(accepted.session, draft.workflow)
         return accepted
 
@@ -290,50 +320,14 @@ class FleetService:
             self._workflows.popitem(last=False)
 
 
-class _Waiters:
-    """Who waits for a session's turn to end in this process. One subscription serves them all."""
-
-    def __init__(self, client: FleetClient) -> None:
-        self._client = client
-        self._redis = open_redis(
-            client.settings, socket_timeout_seconds=client.settings.redis_timeout_seconds + _LOOK_SECONDS
-        )
-        self._held: dict[str, set[asyncio.Event]] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    @contextlib.contextmanager
-    def waiting(self, session: str) -> Any:
-        woken = asyncio.Event()
-        self._held.setdefault(session, set()).add(woken)
-        if self._task is None:
-            self._task = asyncio.create_task(self._listen(), name="archmax-waiters")
-        try:
-            yield woken
-        finally:
-            held = self._held[session]
-            held.discard(woken)
-            if not held:
-                del self._held[session]
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._redis.aclose()
-
-    async def _listen(self) -> None:
-        prefix = ended_channel("")
-        while True:
-            try:
-                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.psubscribe(f"{prefix}*")
-                    while True:
-                        message = await pubsub.get_message(timeout=_LOOK_SECONDS)
-                        if message is not None:
-                            for woken in self._held.get(str(message["channel"]).removeprefix(prefix), ()):
-                                woken.set()
-            except (RedisError, OSError, TimeoutError):
-                await asyncio.sleep(0.5)
+def _files(view: SessionView) -> dict[str, FileRef]:
+    found: dict[str, FileRef] = {}
+    for path, body in sorted(view.state.files.items()):
+        if path.partition("/")[0] in INTERNAL_AREAS:
+            continue
+        with contextlib.suppress(ValueError):
+            found[path] = FileRef.from_json(body)
+    return found
 
 
 def _key(caller: Caller, key: str | None, asked: str) -> IdempotencyKey | None:

@@ -9,7 +9,10 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from worker.celery_app import TURN_TASK, create_app, queues_of
+from storage.objects import StoreUnavailable
+from worker.celery_app import ENQUEUE_TASK, TURN_TASK, create_app
+from worker.enqueue import enqueue
+from worker.ports import BrokerUnavailable
 from worker.process import WorkerProcess
 from worker.settings import FleetSettings, ModelEnvironment
 
@@ -28,6 +31,17 @@ def build_worker(settings: FleetSettings, environment: ModelEnvironment) -> tupl
     def turn(_task: Any, session: str, n: int) -> None:
         process.call(process.runtime.attend(session, n))
 
+    @app.task(
+        name=ENQUEUE_TASK,
+        bind=True,
+        ignore_result=True,
+        autoretry_for=(BrokerUnavailable, StoreUnavailable),
+        retry_backoff=True,
+        max_retries=20,
+    )
+    def enqueue_turn(task: Any, **asked: Any) -> None:
+        process.call(enqueue(process.runtime.service, str(task.request.id), asked))
+
     return app, process
 
 
@@ -35,7 +49,9 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
     """Run until TERM or INT; returns the exit code. Raises: configuration errors before connecting."""
     app, process = build_worker(settings, environment)
     process.start()
-    consumed = set(queues_of(process.workflows))
+    consumed = set(process.queues)
+    steps: Any = app.steps
+    steps["consumer"].add(process.runtime.pulse.step())
     app.conf.task_queues = None
     stopping = threading.Event()
 
@@ -47,6 +63,7 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         threading.Thread(
             target=_follow_queues, args=(sender, process, consumed, stopping), daemon=True
         ).start()
+        process.show_alive()
         logger.info("worker ready", extra={"action": "worker_ready"})
 
     worker_shutting_down.connect(shutting_down, weak=False)
@@ -76,7 +93,7 @@ def _follow_queues(
     """Consume the queues of workflows that appear later."""
     while not stopping.wait(QUEUES_SECONDS):
         try:
-            for name in queues_of(process.workflows):
+            for name in process.queues:
                 if name not in consumed:
                     consumed.add(name)
                     consumer.app.control.add_consumer(name, destination=[consumer.hostname])

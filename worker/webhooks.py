@@ -22,7 +22,7 @@ import httpx
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from core.jsontext import JsonObject, dumps
+from core.jsontext import JsonObject, dumps, loads
 from storage.keys import encode_segment
 from storage.objects import ObjectStore, StoreUnavailable
 from worker.redis_leases import PREFIX
@@ -112,6 +112,17 @@ class WebhookPoster:
             logger.exception("webhook failed", extra={"action": "webhook_failed", "turn_id": turn_id})
             return False
         return True
+
+    async def dead(self, limit: int = 500) -> list[JsonObject]:
+        """What was given up. Raises: `StoreUnavailable`."""
+        found: list[JsonObject] = []
+        async for item in self._store.list(DEAD):
+            held = await self._store.get(item.key)
+            if held is not None:
+                found.append(loads(held.body))
+            if len(found) == limit:
+                break
+        return found
 
     async def close(self) -> None:
         if self._client is not None:

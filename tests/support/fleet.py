@@ -5,6 +5,7 @@ Started once per test session (`fleet` in a conftest); tests use sessions of the
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,10 +14,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -236,6 +238,14 @@ async def settled(client: httpx.AsyncClient, turn_id: str) -> dict[str, Any]:
     raise AssertionError(f"turn {turn_id} never ended: {answer.text}")
 
 
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a condition holds; the test's own time limit ends a wait in vain."""
+    while True:
+        if await holds():
+            return
+        await asyncio.sleep(0.05)
+
+
 async def run_turn(
     client: httpx.AsyncClient, path: str, body: Mapping[str, Any], **options: Any
 ) -> dict[str, Any]:
@@ -246,15 +256,13 @@ async def run_turn(
 
 
 def quoted(identity: str) -> str:
-    from urllib.parse import quote
-
     return quote(identity, safe="")
 
 
-def sse(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Server-sent events from decoded lines."""
+async def sse(answer: httpx.Response) -> AsyncGenerator[dict[str, Any]]:
+    """Server-sent events of a streamed answer; a comment is `{"comment": text}`."""
     item: dict[str, Any] = {}
-    for line in lines:
+    async for line in answer.aiter_lines():
         if not line:
             if "data" in item:
                 yield {**item, "data": json.loads(item["data"])}

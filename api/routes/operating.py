@@ -1,0 +1,40 @@
+"""Routes for operators: queues and workers, keys, webhooks that were given up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answers import json_answer, problems
+from api.auth import Administers, Reads
+from api.context import api_of
+from api.shapes import DeadLetters, FleetStatus, KeyList
+from worker.status import queue_lengths, workers
+
+router = APIRouter(tags=["operating"])
+
+
+@router.get(
+    "/fleet", responses={200: {"model": FleetStatus}, **problems()}, summary="Queues and workers right now"
+)
+async def fleet(request: Request, caller: Reads) -> Response:
+    service = api_of(request).service
+    queues, found = await asyncio.gather(
+        queue_lengths(service.client, await service.workflows(caller)), workers(service.client)
+    )
+    return json_answer({"queues": queues, "workers": found})
+
+
+@router.get("/keys", responses={200: {"model": KeyList}, **problems()}, summary="List API keys")
+async def keys(request: Request, caller: Administers) -> Response:
+    return json_answer({"items": [key.to_json() for key in await api_of(request).keys.every()]})
+
+
+@router.get(
+    "/webhooks/dead", responses={200: {"model": DeadLetters}, **problems()}, summary="Webhooks given up"
+)
+async def dead(request: Request, caller: Administers) -> Response:
+    return json_answer({"items": await api_of(request).service.client.webhooks.dead()})

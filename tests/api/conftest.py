@@ -1,0 +1,33 @@
+"""One fleet for all API tests: every test works on sessions of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+
+import httpx
+import pytest
+
+from tests.support.fleet import RunningFleet, running_fleet
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
+    with running_fleet(tmp_path_factory.mktemp("fleet")) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(fleet: RunningFleet) -> AsyncGenerator[httpx.AsyncClient]:
+    async with fleet.client() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def guarded(fleet: RunningFleet) -> str:
+    """The base URL of an API that asks for keys."""
+    _, url = fleet.start_api(ARCHMAX_API_KEYS=f"{FIXED},{READER}=read@chat")
+    return url
+
+
+FIXED = "a-fixed-key-of-the-environment"
+READER = "another-key-that-only-reads-chat"

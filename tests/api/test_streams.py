@@ -1,0 +1,144 @@
+"""Following events over SSE: each recorded event once and in order, wherever the reader was (design: Events)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import httpx
+from redis.asyncio import Redis
+
+from tests.support.fleet import RunningFleet, run_turn, settled, sse
+
+
+def fresh(prefix: str = "e") -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+async def read(
+    client: httpx.AsyncClient, path: str, *, until: str | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Events up to the stream's end, or to the first of a type."""
+    found: list[dict[str, Any]] = []
+    async with client.stream("GET", path, **options) as answer:
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        async for item in sse(answer):
+            if "comment" in item:
+                continue
+            found.append(item)
+            if item["event"] == until:
+                break
+    return found
+
+
+def recorded(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(item["id"], item["event"]) for item in items if "id" in item]
+
+
+def numbers(identity: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in identity.split("."))
+
+
+async def test_a_turns_stream_ends_when_it_has_settled(client: httpx.AsyncClient) -> None:
+    started = (await client.post("/v1/workflows/chat/sessions", json={"message": "a while"})).json()
+    items = await read(client, started["links"]["events"])
+    assert items[-1]["event"] == "turn-settled" and items[-1]["data"]["outcome"]["kind"] == "completed"
+    ids = [numbers(item["id"]) for item in items if "id" in item]
+    assert ids == sorted(set(ids))
+    assert all(item["data"]["turnId"] == started["turnId"] for item in items)
+    text = "".join(item["data"]["text"] for item in items if item["event"] == "agent-text")
+    assert text == "after a while"
+
+
+async def test_live_deltas_carry_no_id(client: httpx.AsyncClient) -> None:
+    started = (await client.post("/v1/workflows/chat/sessions", json={"message": "a while"})).json()
+    items = await read(client, started["links"]["events"])
+    live = [item for item in items if "id" not in item]
+    assert live and all(item["data"]["live"] is True for item in live)
+
+
+async def test_a_reader_goes_on_behind_the_last_event_it_saw(client: httpx.AsyncClient) -> None:
+    session = fresh()
+    turn = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
+    whole = recorded(await read(client, turn["links"]["events"]))
+    for at in range(0, len(whole), 3):
+        identity = whole[at][0]
+        by_header = await read(client, turn["links"]["events"], headers={"Last-Event-ID": identity})
+        assert recorded(by_header) == whole[at + 1 :]
+        by_query = await read(client, turn["links"]["events"], params={"after": identity})
+        assert recorded(by_query) == whole[at + 1 :]
+
+
+async def test_what_redis_lost_is_derived_from_the_store(
+    fleet: RunningFleet, client: httpx.AsyncClient
+) -> None:
+    session = fresh()
+    first = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
+    second = await run_turn(client, f"/v1/sessions/{session}/decisions", {"to": "pay"})
+    async with Redis.from_url(fleet.redis.url, decode_responses=True) as redis:
+        told = await redis.xrange(f"archmax:events:{session}")
+        published = [(fields["id"], fields["data"]) for _, fields in told if "id" in fields]
+        await redis.delete(f"archmax:events:{session}")
+    derived = [
+        *recorded(await read(client, first["links"]["events"])),
+        *recorded(await read(client, second["links"]["events"])),
+    ]
+    assert [identity for identity, _ in derived] == [identity for identity, _ in published]
+
+
+async def test_a_gap_in_what_redis_brings_is_filled(fleet: RunningFleet, client: httpx.AsyncClient) -> None:
+    """An event that was committed and never told is read from the store before the next one."""
+    session = fresh()
+    turn = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
+    whole = recorded(await read(client, turn["links"]["events"]))
+    async with (
+        Redis.from_url(fleet.redis.url, decode_responses=True) as redis,
+        client.stream(
+            "GET", f"/v1/sessions/{session}/events", headers={"Last-Event-ID": whole[-1][0]}
+        ) as answer,
+    ):
+        events = sse(answer)
+        assert "comment" in await anext(events)  # it follows now
+        await redis.set("archmax:test", "1")
+        second = await run_turn(client, f"/v1/sessions/{session}/decisions", {"to": "pay"})
+        found = []
+        async for item in events:
+            if "id" in item:
+                found.append((item["id"], item["event"]))
+                if item["event"] == "turn-settled":
+                    break
+    assert found == recorded(await read(client, second["links"]["events"]))
+
+
+async def test_a_session_stream_goes_on_over_turns_and_beats_while_it_is_quiet(
+    client: httpx.AsyncClient,
+) -> None:
+    session = fresh()
+    await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
+    turns: list[str] = []
+    beats = 0
+    async with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
+        async for item in sse(answer):
+            if "comment" in item:
+                beats += 1
+                if beats == 1:
+                    sent = await client.post(f"/v1/sessions/{session}/turns", json={"message": "two"})
+                    await settled(client, sent.json()["turnId"])
+            elif item["event"] == "turn-settled":
+                turns.append(item["data"]["turnId"])
+                if len(turns) == 2:
+                    break
+    assert turns == [f"{session}.1", f"{session}.2"] and beats >= 1
+
+
+async def test_an_event_id_that_is_none_is_refused(client: httpx.AsyncClient) -> None:
+    session = fresh()
+    await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
+    for given in ("x", "1.2.3", "1.2.3.x", "-1.0.0.0"):
+        answer = await client.get(f"/v1/sessions/{session}/events", headers={"Last-Event-ID": given})
+        assert answer.status_code == 422 and answer.json()["code"] == "cursor"
+
+
+async def test_a_stream_of_nothing_is_refused_before_it_begins(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/sessions/never-was/events")).status_code == 404
+    assert (await client.get("/v1/turns/never-was.1/events")).status_code == 404
