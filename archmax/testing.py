@@ -171,16 +171,17 @@ async def create_case_target(
     """The agent a case runs on by default: the workspace's own wiring, and sessions in memory that nobody else sees.
 
     `ARCHMAX_HOST` is called with the purpose `test`. `script` beats every other model. `events` is a stream shared with
-    other targets; `sandbox` one to share, else the host's or one of its own.
+    other targets; `sandbox` one to share. With neither that nor the host's it has its own, which its `close` ends: use it
+    as `async with await create_case_target(…) as agent`.
     Raises: the assembly errors, `HostError`.
     """
     at = await asyncio.to_thread(lambda: Path(root or ".").resolve())
     settings = read_settings(FleetSettings).model_copy(update={"root": at})
     environment = read_settings(ModelEnvironment)
     host = await load_host(settings.host, HostContext(at, workflow, "test"))
-    wiring = await asyncio.to_thread(
-        wire_fleet, settings, environment, host, host.get("sandbox_runtime") or sandbox or Sandbox()
-    )
+    shared: Sandbox | None = host.get("sandbox_runtime") or sandbox
+    used = shared or Sandbox()
+    wiring = await asyncio.to_thread(wire_fleet, settings, environment, host, used)
     models = ModelFactory(
         environment.model_settings(),
         instance=None if model_factory is not None else host.get("model"),
@@ -203,6 +204,7 @@ async def create_case_target(
         events or EventStream(on_event),
         session_path=host.get("session_path"),
         options=TurnOptions(recursion_limit=host.get("recursion_limit", settings.recursion_limit)),
+        owns=used if shared is None else None,
     )
 
 

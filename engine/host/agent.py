@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
 from core.jsontext import Json, JsonObject, dumps, loads
-from engine.errors import InvalidSessionPathError
+from engine.errors import InvalidSessionPathError, UnknownTriggerError
 from engine.host.driver import InlineDriver, TurnOptions
 from engine.host.session_folder import SessionFolder
 from engine.session.messages import from_langchain
@@ -22,6 +22,7 @@ from engine.turn.inputs import check_input, check_seeds, disposition_of
 from engine.turn.recorder import EventStream
 from engine.workspace.seed import seedable_problem
 from engine.workspace.session_id import mint_session_id, require_session_id
+from sandbox import Sandbox
 from storage.layout import SessionKeys
 
 #: the summaries of a listing (a name of its own: `list` is a method below)
@@ -103,11 +104,25 @@ class Agent:
         *,
         session_path: str | None = None,
         options: TurnOptions = TurnOptions(),
+        owns: Sandbox | None = None,
     ) -> None:
+        """`owns`: the sandbox `close` ends; one that others share is theirs to end."""
         self.assembly, self.folder = assembly, folder
+        self._owns = owns
         self._events, self._session_path, self._options = events, session_path, options
         self.driver = InlineDriver(folder, events)
         self.sessions = Sessions(self)
+
+    async def close(self) -> None:
+        """End what this agent alone uses. Its sessions stay."""
+        if self._owns is not None:
+            await self._owns.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
 
     @property
     def workflow(self) -> str:
@@ -235,7 +250,11 @@ class Agent:
         state = None if new else await self.folder.load(session_id)
         if state is None:
             require_session_id(session_id, self.assembly.mounts, new=True)
-        if not body.get("raw"):
+        if body.get("raw"):
+            trigger = body.get("trigger") or self.assembly.default_trigger
+            if self.assembly.spec.trigger(trigger) is None:  # before anything runs (03 OP-14)
+                raise UnknownTriggerError(trigger, self.assembly.spec.trigger_ids)
+        else:
             check_input(
                 self.assembly.spec,
                 state,
