@@ -92,7 +92,7 @@ class InlineDriver:
         """
         async with self.folder.hold(session_id):
             state, log = await self.folder.open(session_id, assembly.spec.slug, body)
-            if state.spec_hash != assembly.spec_hash:
+            if assembly.spec_hash and state.spec_hash != assembly.spec_hash:
                 await self.folder.put_spec(assembly.spec_hash, snapshot_bytes(assembly.spec.document))
             if options.play is None:
                 # every child below plays this session's copy of the script

@@ -6,7 +6,7 @@ not work; nothing here calls a model. A child workflow is assembled on first use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import cached_property
@@ -22,7 +22,13 @@ from engine.delegation.describe import input_schema as delegation_schema
 from engine.errors import UnknownTriggerError, WorkflowLoadError
 from engine.governance.kernel import ConsumerRule
 from engine.governance.machine import Machine, SkillBundle, WorkflowDenials, compile_machine
-from engine.governance.names import CONTROL_TOOLS, WRITE_TODOS, delegation_target, refuse_reserved_names
+from engine.governance.names import (
+    CONTROL_TOOLS,
+    DEFAULT_TOOLS,
+    WRITE_TODOS,
+    delegation_target,
+    refuse_reserved_names,
+)
 from engine.governance.surface import (
     enabled_mounts,
     enabled_skills,
@@ -37,17 +43,17 @@ from engine.models.calling import TextDelta, call_model
 from engine.models.factory import ModelFactory, requested_id
 from engine.models.scope import CallScope
 from engine.models.usage import Pricing, Usage, usage_of
-from engine.spec.model import Spec, State
+from engine.spec.model import MountGrant, Spec, State, ToolEntry, Trigger
 from engine.spec.skills import SkillRegistry
 from engine.turn.calls import Result
 from engine.turn.clock import clock_line
 from engine.turn.context import TurnContext
 from engine.turn.controls import control_schema
 from engine.turn.host_tools import builtin_tools, host_tool
-from engine.turn.inputs import MANUAL
+from engine.turn.inputs import MANUAL, check_seeds
 from engine.turn.library import WorkflowLibrary
 from engine.turn.model_step import system_message
-from engine.turn.prompt import current_state_block, parked_block, static_prompt
+from engine.turn.prompt import current_state_block, parked_block, plain_block, static_prompt
 from engine.turn.rendering import with_images
 from engine.turn.tools import Tool, ToolCallContext, model_schema
 from engine.workspace.images import ImageOptions
@@ -58,6 +64,10 @@ from sandbox import Sandbox
 
 if TYPE_CHECKING:
     from engine.turn.middleware import MiddlewareChain
+
+
+#: the one state of a plain agent
+PLAIN_STATE = "agent"
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,9 @@ class HostOptions:
     #: `.platform/system/GRAPH_STATE.md`, when the workspace has one
     platform_prompt: str | None = None
     persona: str | None = None
+    #: what a top-level turn starts with when its firing does not say
+    default_trigger: str | None = None
+    variables: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,8 +132,11 @@ class Assembly:
         default_trigger: str = MANUAL,
         variables: Mapping[str, Json] | None = None,
         top_level: bool = True,
+        plain: bool = False,
     ) -> None:
         self.wiring, self.spec = wiring, spec
+        #: no workflow governs: one state, no controls, everything granted
+        self.plain = plain
         self.default_trigger = default_trigger
         self.variables: dict[str, Json] = dict(variables or {})
         self.top_level = top_level
@@ -143,24 +159,27 @@ class Assembly:
         }
         self.delegations: tuple[str, ...] = bound_delegations(spec)
         #: every name a call may resolve to, in the order tools are listed
-        self.registered: tuple[str, ...] = (*CONTROL_TOOLS, *self.tools, *self.delegations)
+        self.registered: tuple[str, ...] = (
+            tuple(self.tools) if plain else (*CONTROL_TOOLS, *self.tools, *self.delegations)
+        )
         self._schemas: dict[str, JsonObject] = {}
         self._requests: dict[str, tuple[JsonObject, ...]] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Assembly] = {}
 
     @cached_property
     def spec_hash(self) -> str:
-        return self.library.hash(self.spec)
+        """Empty for a plain agent: there is no spec."""
+        return "" if self.plain else self.library.hash(self.spec)
 
     @cached_property
     def static_prompt(self) -> str:
         options = self.wiring.options
         return static_prompt(
-            self.spec,
+            None if self.plain else self.spec,
             persona=options.persona,
             system_prompt=options.system_prompt,
             platform=options.platform_prompt,
-            workflow_body=self.library.body(self.spec.slug),
+            workflow_body="" if self.plain else self.library.body(self.spec.slug),
             mounts=self.mounts,
             todos=offered_somewhere(self.machine, WRITE_TODOS),
             top_level=self.top_level,
@@ -241,18 +260,22 @@ class Assembly:
         if reply_only:
             volatile = parked_block(state, ctx.state, clock=clock)
         else:
-            skills = [self.wiring.skills.get(slug) for slug in enabled_skills(self.machine, state.slug)]
-            volatile = current_state_block(
-                self.spec,
-                state,
-                ctx.state,
-                clock=clock,
-                top_level=ctx.top_level,
-                skills=[
-                    (skill.slug, skill.description, skill.manifest) for skill in skills if skill is not None
-                ],
-                mounts=enabled_mounts(self.machine, state.slug),
-                guards=guard_lines(self.machine, state.slug, values, self.registered),
+            found = [self.wiring.skills.get(slug) for slug in enabled_skills(self.machine, state.slug)]
+            skills = [(skill.slug, skill.description, skill.manifest) for skill in found if skill is not None]
+            mounts = enabled_mounts(self.machine, state.slug)
+            volatile = (
+                plain_block(clock=clock, skills=skills, mounts=mounts)
+                if self.plain
+                else current_state_block(
+                    self.spec,
+                    state,
+                    ctx.state,
+                    clock=clock,
+                    top_level=ctx.top_level,
+                    skills=skills,
+                    mounts=mounts,
+                    guards=guard_lines(self.machine, state.slug, values, self.registered),
+                )
             )
         messages: list[BaseMessage] = [
             system_message(self.static_prompt, volatile),
@@ -346,23 +369,42 @@ def assemble(
     *,
     trigger: str | None = None,
     variables: Mapping[str, Json] | None = None,
-    on_warning: Callable[[str, str], None] | None = None,
 ) -> Assembly:
     """Load a workflow and make it ready. Everything that could not work is refused here, before any model call.
 
-    Raises: the assembly errors of 02 §21.3.
+    `trigger` and `variables` default to the host's. Raises: the assembly errors of 05 §17, in the order of 05 §13.
     """
     check_options(wiring.options)
     spec = wiring.library.require(workflow)
+    trigger = trigger if trigger is not None else wiring.options.default_trigger
     if trigger is not None and spec.trigger(trigger) is None:
         raise UnknownTriggerError(trigger, spec.trigger_ids)
-    assembly = Assembly(wiring, spec, default_trigger=trigger or MANUAL, variables=variables)
+    seeds = dict(wiring.options.variables if variables is None else variables)
+    check_seeds(seeds)
+    assembly = Assembly(wiring, spec, default_trigger=trigger or MANUAL, variables=seeds)
     for name in assembly.delegations:
         assembly.schema(name)
-    if on_warning is not None:
-        for finding in wiring.library.load(workflow).lint:
-            on_warning("lint", finding.message)
     return assembly
 
 
-__all__ = ["Assembly", "HostOptions", "ModelRequest", "Wiring", "assemble"]
+def assemble_plain(wiring: Wiring) -> Assembly:
+    """An agent no workflow governs (05 §14): sessions, files and tools; no controls, no platform prompt, no gating.
+
+    Its one state grants everything there is. What keeps sessions apart stays: zones, read-only mounts, session files.
+    """
+    check_options(wiring.options)
+    check_seeds(wiring.options.variables)
+    options = wiring.options
+    names = (*DEFAULT_TOOLS, *(tool.name for tool in options.tools))
+    mounts = wiring.mount_table.prefixes
+    spec = Spec(
+        slug="",
+        states={PLAIN_STATE: State(PLAIN_STATE, triggers={MANUAL: Trigger(MANUAL)})},
+        tools_allow_always=tuple(ToolEntry(name) for name in names),
+        skills_allow_always=wiring.skills.slugs,
+        mounts_allow_always=tuple(MountGrant(name, "read_write") for name in sorted(mounts.governed)),
+    )
+    return Assembly(wiring, spec, variables=options.variables, plain=True)
+
+
+__all__ = ["Assembly", "HostOptions", "ModelRequest", "Wiring", "assemble", "assemble_plain"]

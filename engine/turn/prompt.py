@@ -104,16 +104,7 @@ def current_state_block(
         )
     if state.instructions and state.instructions.strip():
         parts.append(state.instructions.strip())
-    if skills:
-        lines = [f"- `{slug}` — {description} Read `{path}` first." for slug, description, path in skills]
-        parts.append("## Skills available in this state\n" + "\n".join(lines))
-    if mounts:
-        lines = [
-            f"- `{mount.mount}` — {'read/write' if mount.access == 'read_write' else 'read-only'}"
-            + ("" if mount.searchable else ", browse only")
-            for mount in mounts
-        ]
-        parts.append("## Mounts available in this state\n" + "\n".join(lines))
+    parts.extend(_available(skills, mounts, " in this state"))
     names = ", ".join(f"`{name}`" for name in s.variables)
     parts.append(f"Variables set: {names}." if names else "No variables are set.")
     if guards:
@@ -123,6 +114,31 @@ def current_state_block(
         parts.extend(_signature(trigger, top_level))
     parts.append(_edges(spec, state))
     return "\n\n".join(parts)
+
+
+def plain_block(*, clock: str, skills: Sequence[tuple[str, str, str]], mounts: Sequence[MountAccess]) -> str:
+    """The volatile block of an agent no workflow governs: the clock, and what a governed state would be granted."""
+    return "\n\n".join([clock, *_available(skills, mounts, "")])
+
+
+def _available(
+    skills: Sequence[tuple[str, str, str]], mounts: Sequence[MountAccess], where: str
+) -> list[str]:
+    parts: list[str] = []
+    if skills:
+        lines = [
+            f"- `{slug}` — {' '.join(description.split())} Read `{path}` first."
+            for slug, description, path in skills
+        ]
+        parts.append(f"## Skills available{where}\n" + "\n".join(lines))
+    if mounts:
+        lines = [
+            f"- `{mount.mount}` — {'read/write' if mount.access == 'read_write' else 'read-only'}"
+            + ("" if mount.searchable else ", browse only")
+            for mount in mounts
+        ]
+        parts.append(f"## Mounts available{where}\n" + "\n".join(lines))
+    return parts
 
 
 def _followed_up(state: State, s: SessionState) -> bool:

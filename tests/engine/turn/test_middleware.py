@@ -259,7 +259,7 @@ async def test_a_tool_call_limit_may_end_the_turn(bench: Make) -> None:
 
 def test_human_in_the_loop_is_refused_by_name() -> None:
     """It needs a graph's interrupt; a human state does that here (ruling 13)."""
-    with pytest.raises(MiddlewareError, match="HumanInTheLoopMiddleware.*human state"):
+    with pytest.raises(MiddlewareError, match=r"HumanInTheLoopMiddleware.*human state"):
         chain(HumanInTheLoopMiddleware(interrupt_on={"touch": True}))
 
 
@@ -518,7 +518,7 @@ async def test_a_middlewares_tools_can_be_granted(bench: Make) -> None:
         return "noon"
 
     class Brings(AgentMiddleware[Any, Any, Any]):
-        tools = [flaky]
+        tools = (flaky,)
 
     given = chain(Brings())
     b = bench(SPEC, [call("flaky"), AIMessage("ok")], tools=given.tools, middleware=given)
