@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import textwrap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,13 +71,21 @@ class WatchedModel(ScriptedChatModel):
 
     _seen: list[Seen] = PrivateAttr(default_factory=list)
 
-    @override
-    async def _astream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    def _look(self, messages: list[BaseMessage], tools: Sequence[JsonObject]) -> None:
         scope = current_scope.get()
         assert scope is not None
-        names = [tool["function"]["name"] for tool in kwargs.get("tools", ())]
+        names = [tool["function"]["name"] for tool in tools]
         self._seen.append(Seen(scope.role, scope.workflow, scope.state, list(messages), names))
         check_answered(messages)
+
+    @override
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        self._look(messages, kwargs.get("tools", ()))
+        return await super()._agenerate(messages, *args, **kwargs)
+
+    @override
+    async def _astream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        self._look(messages, kwargs.get("tools", ()))
         async for chunk in super()._astream(messages, *args, **kwargs):
             yield chunk
 
@@ -226,6 +235,28 @@ class Bench:
         return await fold_session(log, head)
 
 
+def call(name: str, **args: Any) -> JsonObject:
+    """A tool call of a scripted answer."""
+    return {"name": name, "args": args}
+
+
+def advance_to(state: str, reason: str = "ready", **more: Any) -> JsonObject:
+    return call("archmax_advance", to=state, reason=reason, **more)
+
+
+def do(*calls: JsonObject, **more: Any) -> JsonObject:
+    """A scripted answer that makes calls."""
+    return {"tool_calls": list(calls), **more}
+
+
+def say(text: str, **more: Any) -> JsonObject:
+    return {"text": text, **more}
+
+
+def setting(**variables: Any) -> JsonObject:
+    return call("archmax_set_variables", variables=variables)
+
+
 def bench_of(
     spec: str | Mapping[str, str],
     model: str | Sequence[Any] = "[]",
@@ -248,8 +279,9 @@ def bench_of(
     texts = {f"workflows/{slug}/workflow.yaml": textwrap.dedent(body) for slug, body in specs.items()}
     tree = MemoryTree({**texts, **(files or {})})
     chat: WatchedModel | RawModel
-    if isinstance(model, str):
-        chat = WatchedModel(script=ModelScript.parse("model.yaml", textwrap.dedent(model)))
+    if isinstance(model, str) or all(isinstance(answer, dict) for answer in model):
+        script = textwrap.dedent(model) if isinstance(model, str) else json.dumps(model)
+        chat = WatchedModel(script=ModelScript.parse("model.yaml", script))
     else:
         chat = RawModel(answers=list(model))
     touched: list[Any] = []
