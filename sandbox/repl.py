@@ -15,9 +15,15 @@ from sandbox.run import Run
 class Repl:
     """A JavaScript session with its own globals. Evaluations queue; each sees what the earlier ones left."""
 
-    def __init__(self, obtain: Callable[[int], Awaitable[Child]], memory_limit_bytes: int) -> None:
+    def __init__(
+        self,
+        obtain: Callable[[int], Awaitable[Child]],
+        memory_limit_bytes: int,
+        on_killed: Callable[[Fault], None] | None = None,
+    ) -> None:
         self._obtain = obtain
         self._memory_limit_bytes = memory_limit_bytes
+        self._on_killed = on_killed
         self._child: Child | None = None
         self._names: set[str] = set()
         self._turn = asyncio.Lock()
@@ -49,6 +55,8 @@ class Repl:
             try:
                 result = await run.evaluate()
                 keep = not result.lost_state
+                if not keep and result.error is not None and self._on_killed is not None:
+                    self._on_killed(result.error.fault)
                 return result
             finally:
                 if not keep:

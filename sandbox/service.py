@@ -10,11 +10,12 @@ import asyncio
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Self
 
 from core.jsontext import dumps, loads, well_formed
 from sandbox.errors import MalformedRegexError, RegexTimeoutError, SandboxUnavailableError
-from sandbox.evaluation import DEFAULT_MEMORY_LIMIT_BYTES
+from sandbox.evaluation import DEFAULT_MEMORY_LIMIT_BYTES, Fault
 from sandbox.processes import Child, SandboxDiedError, Zygote
 from sandbox.repl import Repl
 from sandbox.wire import Kind
@@ -27,9 +28,13 @@ REGEX_TIMEOUT_MS: Final = 1000
 class Sandbox:
     """Runs untrusted JavaScript in processes of their own (03 §19)."""
 
-    def __init__(self, *, spare_processes: int = 4) -> None:
-        """`spare_processes`: how many are kept forked ahead of use, about 2 MiB each."""
+    def __init__(self, *, spare_processes: int = 4, on_killed: Callable[[Fault], None] | None = None) -> None:
+        """`spare_processes`: how many are kept forked ahead of use, about 2 MiB each.
+
+        `on_killed` hears why, whenever an evaluation ended its process.
+        """
         self._spare_processes = spare_processes
+        self._on_killed = on_killed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._zygote: Zygote | None = None
@@ -50,7 +55,7 @@ class Sandbox:
     async def repl(self, *, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES) -> Repl:
         """A REPL with no state. Its process is taken at the first evaluation. `close` it when done."""
         self._attach()
-        return Repl(self._obtain, memory_limit_bytes)
+        return Repl(self._obtain, memory_limit_bytes, self._on_killed)
 
     async def compile_regex(self, pattern: str, flags: str = "") -> None:
         """Raises: `MalformedRegexError` when ECMAScript knows no such regular expression (06 §4.1)."""

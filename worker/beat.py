@@ -11,6 +11,7 @@ import asyncio
 import functools
 import logging
 import signal
+import time
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,7 @@ from typing_extensions import override
 
 from core.errors import ArchmaxError
 from worker.celery_app import create_app
+from worker.health import BEAT_SECONDS, touch
 from worker.schedules import Schedules
 from worker.service import FleetService
 from worker.settings import FleetSettings
@@ -40,6 +42,7 @@ class FleetScheduler(Scheduler):
         self._runner.run(self._service.open())
         self._schedules = Schedules(self._service)
         self._failing = False
+        self._beat_at = -BEAT_SECONDS
         logger.info("beat ready", extra={"action": "beat_ready"})
 
     @override
@@ -49,6 +52,7 @@ class FleetScheduler(Scheduler):
     @override
     def tick(self, *_: Any, **__: Any) -> float:
         """Fire what is due; the seconds to sleep. A failure is told once and tried again after a full sleep."""
+        self._beat()
         try:
             wait = self._runner.run(self._schedules.run_due())
         except ArchmaxError as error:
@@ -61,6 +65,13 @@ class FleetScheduler(Scheduler):
             return TICK_SECONDS
         self._failing = False
         return min(wait, TICK_SECONDS)
+
+    def _beat(self) -> None:
+        """At most once in two seconds, whatever became of the look: a broker that is away restarts nothing."""
+        file, now = self._service.settings.heartbeat_file, time.monotonic()
+        if file is not None and now - self._beat_at >= BEAT_SECONDS:
+            self._beat_at = now
+            touch(file)
 
     @override
     def close(self) -> None:

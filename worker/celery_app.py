@@ -6,6 +6,7 @@ worker never waits for a busy one's reserve, and a redelivered one finds a lease
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from celery import Celery
@@ -37,6 +38,24 @@ def queues_of(workflows: list[str]) -> list[str]:
     for workflow in workflows:
         names += [child_queue(workflow), turn_queue(workflow)]
     return names
+
+
+def queues_taken(chosen: str | None, workflows: list[str]) -> list[str]:
+    """The queues of a worker that takes the workflows `chosen`: globs separated by commas, `!` excludes.
+
+    One that names workflows serves them alone. Recoveries and `send_task` inputs, whose workflow is not known before they
+    are looked at, go to workers that take all, or all but some.
+    """
+    globs = [glob.strip() for glob in (chosen or "").split(",") if glob.strip()]
+    named = [glob for glob in globs if not glob.startswith("!")]
+    excluded = [glob[1:].strip() for glob in globs if glob.startswith("!")]
+
+    def taken(workflow: str) -> bool:
+        wanted = not named or any(fnmatchcase(workflow, glob) for glob in named)
+        return wanted and not any(fnmatchcase(workflow, glob) for glob in excluded)
+
+    names = queues_of([workflow for workflow in workflows if taken(workflow)])
+    return [name for name in names if name not in (SHARED_QUEUE, INTAKE_QUEUE)] if named else names
 
 
 def create_app(settings: FleetSettings) -> Celery:

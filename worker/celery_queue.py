@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,9 @@ from redis.exceptions import RedisError
 
 from worker.celery_app import SHARED_QUEUE, TURN_TASK, child_queue, turn_queue
 from worker.ports import BrokerUnavailable, Message
+
+#: when a message was sent, in epoch milliseconds: how long a queue makes its oldest wait is read off it
+SENT_HEADER = "archmax_sent_ms"
 
 
 class CeleryQueue:
@@ -55,6 +59,7 @@ class CeleryQueue:
                     group_index=index if group else None,
                     parent_id=message.parent,
                     root_id=message.parent,
+                    headers={SENT_HEADER: time.time_ns() // 1_000_000},
                     argsrepr=f"session={message.session} turn={message.n} workflow={message.workflow or '-'}",
                     kwargsrepr="",
                     ignore_result=True,

@@ -5,6 +5,7 @@ Built and closed on one loop. Nothing here needs a model or a sandbox, so the AP
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from redis.asyncio import Redis
@@ -19,6 +20,7 @@ from worker.protocol.fleet import Fleet
 from worker.redis_clock import RedisClock
 from worker.redis_leases import RedisLeases
 from worker.settings import FleetSettings
+from worker.tracing import Tracing, open_tracing
 from worker.webhooks import WebhookPoster
 
 
@@ -37,13 +39,18 @@ def open_redis(settings: FleetSettings, *, socket_timeout_seconds: float | None 
 class FleetClient:
     """The store, the queue and Redis of one fleet. `Runtime` adds what running turns needs."""
 
+    #: the process's name in traces
+    service_name = "archmax-api"
+
     def __init__(self, settings: FleetSettings) -> None:
         self.settings = settings
         self.draining = False
+        self.tracing: Tracing | None = None
 
     async def open(self) -> None:
-        """Connects to nothing yet. Raises: `StoreConfigurationError`."""
+        """Connects to nothing yet. Raises: `StoreConfigurationError`, `TracingUnavailable`."""
         settings = self.settings
+        self.tracing = open_tracing(settings, self.service_name)
         self.redis = open_redis(settings)
         self.store = settings.open_store()
         self.files = LogStore(self.store)
@@ -70,6 +77,8 @@ class FleetClient:
         self.queue.close()
         await self.store.close()
         await self.redis.aclose()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
 
 def _producer_app(settings: FleetSettings) -> Any:

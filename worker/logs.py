@@ -5,12 +5,50 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 from worker.settings import FleetSettings
 
+#: what every line says beside its own fields: the ids of the turn at work
+_fields: ContextVar[Mapping[str, object] | None] = ContextVar("log_fields", default=None)
+
 #: attributes every record has; what else it carries are the fields of the event
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "data"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "data", "ids"}
+
+
+@contextmanager
+def log_fields(**fields: object) -> Generator[None]:
+    """Give every line logged inside, whoever logs it, these fields."""
+    token = _fields.set({**(_fields.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _fields.reset(token)
+
+
+class FieldsFilter(logging.Filter):
+    """Adds the fields in force to a record; the record's own win."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fields = _fields.get() or {}
+        for key, value in fields.items():
+            if key not in record.__dict__:
+                setattr(record, key, value)
+        if fields:
+            record.ids = " ".join(f"{key}={value}" for key, value in fields.items())
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people, the ids of the turn at its end."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        ids = record.__dict__.get("ids")
+        return f"{line} [{ids}]" if ids else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -35,7 +73,8 @@ def configure_logging(settings: FleetSettings) -> None:
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.addFilter(FieldsFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.errors import ArchmaxError
@@ -27,8 +28,12 @@ from engine.turn.ports import TurnReleased
 from engine.turn.until import to_ms
 from storage.objects import ObjectStore
 from worker.events import EventPublisher, StagedEvents
+from worker.logs import log_fields
+from worker.metrics import FleetMetrics
+from worker.observing import TurnWatch
 from worker.ports import HandBack, Stop
 from worker.protocol.open_turn import OpenTurn
+from worker.tracing import Tracing
 
 #: folded sessions kept, by messages held: a bound on memory, not on sessions
 CACHED_MESSAGES = 200_000
@@ -100,28 +105,37 @@ class FleetTurnLog:
     """One open turn as the engine's `TurnLog`: its events go out when their commit is durable."""
 
     def __init__(
-        self, turn: OpenTurn, events: StagedEvents, publisher: EventPublisher, deadline_seconds: float
+        self,
+        turn: OpenTurn,
+        events: StagedEvents,
+        publisher: EventPublisher,
+        deadline_seconds: float,
+        watch: TurnWatch,
     ) -> None:
         self.session_id, self.turn = turn.session_id, turn.turn
         self._turn, self._events, self._publisher = turn, events, publisher
         self._deadline = time.monotonic() + deadline_seconds
+        self._watch = watch
         self.state: SessionState | None = None
 
     async def commit(self, record: JsonObject) -> None:
         staged = self._events.take()
         await self._turn.commit(record)
         self._told(staged, self._turn.position)
+        self._watch.committed(record, staged)
 
     async def end(self, record: JsonObject, outcome: JsonObject) -> None:
         staged = self._events.take()
         dues = self._dues(outcome)
         await self._turn.end(record, self._described(outcome), dues)
         self._told(staged, self._turn.position + 1)
+        self._watch.ended(record, staged, outcome)
 
     async def suspend(self, record: JsonObject, calls: Sequence[JsonObject], width: int) -> None:
         staged = self._events.take()
-        await self._turn.suspend(record, calls, width)
+        await self._turn.suspend(record, self._watch.carried(calls), width)
         self._told(staged, self._turn.position)
+        self._watch.suspended(record, staged, len(calls))
 
     def _told(self, staged: list[JsonObject], position: int) -> None:
         self._publisher.publish(self.session_id, self.turn, self._turn.fence, position, staged)
@@ -204,27 +218,40 @@ class EngineRunner:
         *,
         turn_deadline_seconds: float,
         recursion_limit: int,
-        observe: Callable[[str, SessionState, JsonObject], None] | None = None,
+        metrics: FleetMetrics | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._assemblies, self._store, self._publisher = assemblies, store, publisher
         self._deadline_seconds = turn_deadline_seconds
         self._options = TurnOptions(recursion_limit=recursion_limit)
-        self._observe = observe
+        self._metrics = metrics if metrics is not None else FleetMetrics()
+        self._tracing = tracing
         self._states = StateCache()
         self._specs_kept: set[str] = set()
         self.running = 0
 
     async def run(self, turn: OpenTurn) -> None:
         self.running += 1
+        watch = TurnWatch(turn, self._metrics, self._tracing)
         try:
-            await self._run(turn)
+            with log_fields(
+                session=turn.session_id, turn=turn.turn, workflow=turn.workflow, attempt=turn.attempts
+            ):
+                await self._run(turn, watch)
+            watch.finish("over")
+        except HandBack:
+            watch.finish("handed-back")
+            raise
+        except BaseException as error:
+            watch.finish("broken-off", error)
+            raise
         finally:
             self.running -= 1
 
-    async def _run(self, turn: OpenTurn) -> None:
+    async def _run(self, turn: OpenTurn, watch: TurnWatch) -> None:
         state = await self._state(turn)
         events = StagedEvents(self._publisher, turn.session_id, turn.turn, turn.fence)
-        log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds)
+        log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds, watch)
         log.state = state
         body = body_of(turn)
         try:
@@ -233,7 +260,8 @@ class EngineRunner:
             await self._end_unusable(log, state, turn, error)
             return
         await self._keep_spec(assembly, state)
-        ctx = turn_context(assembly, state, log, events, self._options)
+        options = self._options if self._tracing is None else replace(self._options, config=watch.config)
+        ctx = turn_context(assembly, state, log, events, options)
         answers = None if turn.joined is None else [_answer(joined) for joined in turn.joined]
         try:
             await advance(ctx, body, answers=answers)
@@ -241,8 +269,6 @@ class EngineRunner:
             raise HandBack("the process drains") from None
         if turn.ended is not None:
             self._states.put((turn.session_id, turn.life, turn.turn + 1), state)
-            if self._observe is not None:
-                self._observe(turn.workflow, state, turn.ended.outcome)
 
     async def _state(self, turn: OpenTurn) -> SessionState:
         state = self._states.take(turn.history_key)
@@ -277,6 +303,7 @@ class EngineRunner:
             state, turn.turn, code="worker-lost", reason=f"the worker died {attempts} times at the same step"
         )
         outcome = outcome_of(state).to_json()
+        self._metrics.ended(turn.workflow, outcome, 0.0)
         if state.origin is not None:
             outcome["answer"] = {
                 "kind": "failed",

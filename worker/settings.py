@@ -112,6 +112,21 @@ class FleetSettings(BaseSettings):
     )
     log_format: Literal["text", "json"] = Field("text", description="how log lines are written")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+    workflows: str | None = Field(
+        None,
+        description="workflows whose queues a worker takes, globs separated by commas, `!` excludes; unset takes all",
+    )
+    metrics_port: int = Field(
+        0, ge=0, le=65535, description="port of a worker's metrics, or the next free one above; 0 serves none"
+    )
+    metrics_host: str = Field("127.0.0.1", description="address of a worker's metrics")
+    heartbeat_file: Path | None = Field(
+        None, description="file that worker and beat touch while they work, for probes"
+    )
+    otlp_endpoint: str | None = Field(
+        None, description="OTLP/HTTP collector that gets a trace of every turn; needs the extra `otel`"
+    )
+    otlp_sample_ratio: float = Field(1.0, ge=0, le=1, description="share of turns that are traced")
 
     @field_validator("root")
     @classmethod
