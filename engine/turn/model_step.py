@@ -211,6 +211,9 @@ async def finish(ctx: TurnContext, reason: str = "") -> None:
     if s.rejected is not None or s.failed_delegations:
         route_failure(rec, spec, failure_reason(s))
         return
+    if reason in _REFUSED and not s.messages[-1]["text"].strip():
+        route_failure(rec, spec, f"state '{s.position}': the model refused to answer ({reason})")
+        return
     if reason in _CUT:
         if s.unfinished < MAX_UNFINISHED:
             rec.add("count", unfinished=s.unfinished + 1)

@@ -137,7 +137,7 @@ def check_answered(messages: Sequence[BaseMessage]) -> None:
 
 @dataclass
 class Bench:
-    """One assembled workflow over memory. `touch` is a host tool that counts its calls by argument `n`."""
+    """One assembled workflow over memory. Host tools `touch(n)` and `stamp(name)` note their calls in `touched`."""
 
     agent: Agent
     store: MemoryStore
@@ -259,7 +259,7 @@ def setting(**variables: Any) -> JsonObject:
 
 def bench_of(
     spec: str | Mapping[str, str],
-    model: str | Sequence[Any] = "[]",
+    model: str | Sequence[Any] | RawModel = "[]",
     *,
     files: Mapping[str, str] | None = None,
     mounts: Mapping[str, object] | None = None,
@@ -279,7 +279,9 @@ def bench_of(
     texts = {f"workflows/{slug}/workflow.yaml": textwrap.dedent(body) for slug, body in specs.items()}
     tree = MemoryTree({**texts, **(files or {})})
     chat: WatchedModel | RawModel
-    if isinstance(model, str) or all(isinstance(answer, dict) for answer in model):
+    if isinstance(model, RawModel):
+        chat = model
+    elif isinstance(model, str) or all(isinstance(answer, dict) for answer in model):
         script = textwrap.dedent(model) if isinstance(model, str) else json.dumps(model)
         chat = WatchedModel(script=ModelScript.parse("model.yaml", script))
     else:
@@ -292,6 +294,11 @@ def bench_of(
         if n < 0:
             raise ValueError(f"no negative touch: {n}")
         return f"touched {n}"
+
+    async def stamp(name: str) -> str:
+        """Stamps a name."""
+        touched.append(name)
+        return f"stamped {name}"
 
     events: list[JsonObject] = []
 
@@ -306,7 +313,11 @@ def bench_of(
         models=ModelFactory(instance=chat),
         sandbox=sandbox,
         options=HostOptions(
-            tools=[StructuredTool.from_function(coroutine=touch, name="touch"), *tools],
+            tools=[
+                StructuredTool.from_function(coroutine=touch, name="touch"),
+                StructuredTool.from_function(coroutine=stamp, name="stamp"),
+                *tools,
+            ],
             bounds=bounds,
             **options,
         ),

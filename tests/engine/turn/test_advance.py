@@ -89,7 +89,7 @@ async def test_a_refused_move_leaves_the_position_and_says_why(
     """03 §6, §9.1: bad arguments are an error message; evidence, requires and edge read as an ordinary answer."""
     b = bench(SPEC, [do(SET), do(call("archmax_advance", **args)), say("stopped")])
     outcome = await b.send()
-    message = [m for m in outcome.transcript if m.get("tool") == "archmax_advance"][0]
+    message = next(m for m in outcome.transcript if m.get("tool") == "archmax_advance")
     assert names in message["text"]
     assert message["status"] == ("error" if error else "ok")
     assert message["text"].startswith("Error:" if error else "archmax_advance rejected: ")
