@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
+import pytest
+
+from archmax.cli.main import main
 from tests.support.cases import DESK, head, write_cases
-from tests.support.command import archmax
 
 PASSES = head("It passes") + "steps: [{ send: hi }, { succeeded: true }]\n"
 FAILS = head("It fails") + "steps: [{ send: hi }, { parked: decision }, { succeeded: true }]\n"
@@ -14,7 +19,34 @@ SKIPPED = head("It waits") + "skip: fixture pending\n"
 HELLO = "- { text: Hello., usage: { input: 20369, output: 287 } }\n"
 
 
-def test_a_suite_is_drawn_on_stderr_and_counted_on_stdout(tmp_path: Path) -> None:
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def archmax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command in this process: a process of its own would spend its time on imports."""
+    for name in [name for name in os.environ if name.startswith("ARCHMAX_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+def test_a_suite_is_drawn_on_stderr_and_counted_on_stdout(archmax: Command, tmp_path: Path) -> None:
     """07 §7: state flow, verdict lines, summary with the failed cases first, usage."""
     cases = {"a/passes": PASSES, "b": FAILS, "c": SKIPPED}
     root = write_cases(tmp_path, cases, {"a/passes": HELLO, "b": HELLO})
@@ -38,7 +70,7 @@ def test_a_suite_is_drawn_on_stderr_and_counted_on_stdout(tmp_path: Path) -> Non
     assert [line[:3] for line in summary[1:4]] == ["✖ b", "✔ a", "○ c"]
 
 
-def test_json_prints_the_suite_and_nothing_else(tmp_path: Path) -> None:
+def test_json_prints_the_suite_and_nothing_else(archmax: Command, tmp_path: Path) -> None:
     """07 §7."""
     root = write_cases(tmp_path, {"a": PASSES, "b": SKIPPED}, {"a": HELLO})
     done = archmax("test", "desk", "a", "--json", cwd=root)
@@ -52,7 +84,9 @@ def test_json_prints_the_suite_and_nothing_else(tmp_path: Path) -> None:
     assert done.stdout.startswith('{\n  "workflow"')
 
 
-def test_a_filter_without_a_match_is_a_failure_and_no_cases_at_all_is_none(tmp_path: Path) -> None:
+def test_a_filter_without_a_match_is_a_failure_and_no_cases_at_all_is_none(
+    archmax: Command, tmp_path: Path
+) -> None:
     """07 §7."""
     root = write_cases(tmp_path, {"a": PASSES, "b": SKIPPED})
     missed = archmax("test", "late", cwd=root)
@@ -62,7 +96,7 @@ def test_a_filter_without_a_match_is_a_failure_and_no_cases_at_all_is_none(tmp_p
     assert (empty.returncode, empty.stdout) == (0, "0 passed, 0 failed, 0 skipped\n")
 
 
-def test_a_disabled_workflow_is_skipped(tmp_path: Path) -> None:
+def test_a_disabled_workflow_is_skipped(archmax: Command, tmp_path: Path) -> None:
     """07 §7: no flag overrides it."""
     root = write_cases(tmp_path, {"a": FAILS}, workflow=DESK + "disabled: true\n")
     done = archmax("test", cwd=root)
@@ -71,7 +105,7 @@ def test_a_disabled_workflow_is_skipped(tmp_path: Path) -> None:
     assert json.loads(as_json.stdout)["skipped"] == "disabled"
 
 
-def test_a_suite_that_is_refused_prints_one_line(tmp_path: Path) -> None:
+def test_a_suite_that_is_refused_prints_one_line(archmax: Command, tmp_path: Path) -> None:
     """07 §7, ruling 18: a host that cannot be imported stops the process by name."""
     limits = DESK + "tests: { maxConcurrency: 2 }\n"
     for done in (
@@ -93,7 +127,7 @@ def test_a_suite_that_is_refused_prints_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_live_plays_the_configured_model(tmp_path: Path) -> None:
+def test_live_plays_the_configured_model(archmax: Command, tmp_path: Path) -> None:
     """09 §1."""
     case = head() + "steps: [{ send: hi }, { reply: { includes: configured } }]\n"
     root = write_cases(tmp_path, {"a": case}, {"a": HELLO}, files={"m.yaml": "- text: configured\n"})
