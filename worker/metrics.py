@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.asyncio import Redis
@@ -46,6 +52,7 @@ class FleetMetrics:
     """The counters of one process, in a registry of their own."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a second series beside every counter, which nobody asks for
         self.registry = CollectorRegistry(auto_describe=True)
         self._models: set[str] = set()
         by_workflow = ["workflow"]

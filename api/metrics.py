@@ -1,0 +1,130 @@
+"""What the API tells Prometheus: its requests, its open streams, and the queues it feeds.
+
+`/metrics` takes a key that may read, like everything that names workflows. With `ARCHMAX_METRICS_PORT` the same stands
+on a port of its own without a key, for a scraper inside the deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+
+from fastapi import APIRouter, Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth import Reads
+from worker.celery_app import queues_of
+from worker.metrics import Exporter, QueueCollector, Queues, look_at_queues
+from worker.service import INTERNAL, FleetService
+
+#: how often the queues are looked at for the exporter
+LOOK_SECONDS = 5.0
+REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
+#: the route of a request that matched none: its path is the client's text
+UNMATCHED = "(none)"
+
+
+class ApiMetrics:
+    """The numbers of one API process, in a registry of their own. `open` and `close` on the loop that serves."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.requests = Counter(
+            "archmax_http_requests",
+            "Requests answered, by route and status.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "archmax_http_request_seconds",
+            "Seconds until an answer began; a stream's goes on afterwards.",
+            ["route"],
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self._queues = Queues()
+        self._exporter: Exporter | None = None
+        self._look: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def serving(self, service: FleetService) -> AsyncGenerator[None]:
+        """While the API serves. Raises: `OSError` when `ARCHMAX_METRICS_PORT` and those above it are taken."""
+        settings = service.settings
+        self.registry.register(QueueCollector(lambda: self._queues))
+        if settings.metrics_port:
+            self._exporter = Exporter(self.registry, settings.metrics_host, settings.metrics_port)
+            self._look = asyncio.create_task(self._keep_looking(service), name="archmax-queues")
+        try:
+            yield
+        finally:
+            if self._look is not None:
+                self._look.cancel()
+                await asyncio.gather(self._look, return_exceptions=True)
+            if self._exporter is not None:
+                await asyncio.to_thread(self._exporter.close)
+
+    async def text(self, service: FleetService, workflows: list[str]) -> bytes:
+        """The exposition, with the queues of `workflows` as they are now."""
+        self._queues = await look_at_queues(service.client.redis, queues_of(workflows))
+        return generate_latest(self.registry)
+
+    async def _keep_looking(self, service: FleetService) -> None:
+        while True:
+            names = queues_of(await service.workflows(INTERNAL))
+            self._queues = await look_at_queues(service.client.redis, names)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def router(self, service: FleetService) -> APIRouter:
+        router = APIRouter(tags=["health"])
+
+        @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+        async def metrics(caller: Reads) -> Response:
+            body = await self.text(service, await service.workflows(caller))
+            return Response(body, media_type=CONTENT_TYPE_LATEST)
+
+        return router
+
+
+class Metered:
+    """Middleware, the outermost: counts every request by the route it matched, never by its path."""
+
+    def __init__(self, app: ASGIApp, metrics: ApiMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status = 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._metrics.seconds.labels(route_of(scope)).observe(time.monotonic() - began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._metrics.requests.labels(method, route_of(scope), str(status)).inc()
+
+
+def route_of(scope: Scope) -> str:
+    """The template of the route a request matched. The router writes it into the scope it was given."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else UNMATCHED
