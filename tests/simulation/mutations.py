@@ -117,6 +117,19 @@ def _start_one_child() -> AbstractContextManager[Any]:
     return patch.object(visit, "pump", nothing)
 
 
+def _local_without_number() -> AbstractContextManager[Any]:
+    """§12: a local turn is opened by the head alone."""
+
+    async def create(
+        self: LogStore, key: str, body: bytes, w: str, *, mine: Callable[[bytes], bool] | None = None
+    ) -> Landed | Conflict:
+        if key.startswith("_inbox/") and b'"kind":"local"' in body[:200]:
+            return Landed("", lost=False)
+        return await _create(self, key, body, w, mine=mine)
+
+    return patch.object(LogStore, "create", create)
+
+
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "takeover without seals": _skip_seals,
     "records written over": _write_over,
@@ -128,6 +141,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "slow accept trusted": _trust_a_slow_accept,
     "dues not repeated": _forget_dues,
     "suspended parent not pumped": _start_one_child,
+    "local turn without a number": _local_without_number,
 }
 
 

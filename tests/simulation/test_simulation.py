@@ -15,6 +15,9 @@ _HARD = {
     "retry trusted without the head": Faults(lost_reply=0.06, stunned=0.5, rude=0.3),
     "entries removed at once": Faults(freeze=0.2, latency=20),
     "slow accept trusted": Faults(freeze=0.2, latency=20),
+    "dues not repeated": Faults(crash=0.04),
+    "suspended parent not pumped": Faults(crash=0.04, message_lost=0.4),
+    "local turn without a number": Faults(latency=200),
 }
 
 

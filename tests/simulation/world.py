@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
+from storage.local import LocalSession
 from storage.logstore import LogStore
 from storage.records import EndedTurn, InboxEntry, LogObject
 from tests.simulation.engine import Engine, Poisoned
@@ -86,14 +87,17 @@ class World:
         self.hostile = True
         self._ids = 0
         self._names = 0
-        self._clients = 0
+        self._clients_by_fleet: dict[int, Process] = {}
+        self._fleets: list[Fleet] = []
         self.redis.deliver = self._deliver
         self.scheduler.before_request = self._maybe_crash
         self._mortal: set[Process] = set()
+        self._local_sessions: list[str] = []
+        self._local_holders: dict[str, Process] = {}
         self._sweeps = not self.drawn.none
+        self._plan_clients()
         for _ in range(chance.choice((1, 1, 2, 3))):
             self._start_worker()
-        self._plan_clients()
 
     # Life and death
 
@@ -230,11 +234,17 @@ class World:
                 self._client(at, self._one_cancel(session, chance.randint(1, inputs)))
             if chance.random() < 0.12:
                 self._client(chance.randint(0, 20_000), self._one_delete(session))
+            if chance.random() < 0.15:
+                self._sweeps = True
+                self._local_sessions.append(session)
+                for _ in range(chance.choice((1, 3))):
+                    self._client(chance.randint(0, 20_000), self._one_local(session))
 
     def _client(self, at: int, script: Callable[[Fleet], Coroutine[Any, Any, None]]) -> None:
         process = self._new_process("client")
         fleet = self.fleet(process, lambda: False)
-        self._clients += 1
+        self._clients_by_fleet[id(fleet)] = process
+        self._fleets.append(fleet)
 
         async def run() -> None:
             try:
@@ -273,6 +283,48 @@ class World:
                 self.oracle.accepted(identity, session, accepted.n, begun)
 
         return plain
+
+    def _one_local(self, session: str) -> Callable[[Fleet], Coroutine[Any, Any, None]]:
+        """A command that settles what a dead one left, and runs a turn of its own."""
+        steps = [self.chance.choice((1, 300, 3_000)) for _ in range(self.chance.choice((0, 1, 3)))]
+
+        async def script(fleet: Fleet) -> None:
+            await self._settle_local(fleet, session)
+            local = LocalSession(fleet.files, session)
+            opened = await local.open("w", 0)
+            for op, ms in enumerate(steps):
+                self.oracle.begin_step("", session, opened.head.life, opened.turn, opened.fence, op)
+                await Wait(ms)
+                await opened.commit({"op": op, "turn": opened.turn})
+            end = await opened.end({"turn": opened.turn}, {"kind": "completed"})
+            await local.close(opened, end)
+
+        return self._holding(session, script)
+
+    def _holding(
+        self, session: str, script: Callable[[Fleet], Coroutine[Any, Any, None]]
+    ) -> Callable[[Fleet], Coroutine[Any, Any, None]]:
+        """`script` under the session's file lock, which the kernel frees when its holder dies."""
+
+        async def alone(fleet: Fleet) -> None:
+            process = self._clients_by_fleet[id(fleet)]
+            holder = self._local_holders.get(session)
+            if holder is not None and holder.alive:
+                return
+            self._local_holders[session] = process
+            try:
+                await script(fleet)
+            finally:
+                if self._local_holders.get(session) is process:
+                    del self._local_holders[session]
+
+        return alone
+
+    async def _settle_local(self, fleet: Fleet, session: str) -> None:
+        local = LocalSession(fleet.files, session)
+        while (dead := await local.dead_turn()) is not None:
+            end = await dead.end({"dead": True, "turn": dead.turn}, {"kind": "failed"})
+            await local.close(dead, end)
 
     def _one_cancel(self, session: str, n: int) -> Callable[[Fleet], Coroutine[Any, Any, None]]:
         async def script(fleet: Fleet) -> None:
@@ -319,10 +371,16 @@ class World:
             self.hostile = False
             self.faults = Faults(latency=self.drawn.latency)
             scheduler.log("peace")
+            # Somebody uses the command once more where one died.
+            for session in self._local_sessions:
+                self._client(
+                    250_000, self._holding(session, lambda fleet, s=session: self._settle_local(fleet, s))
+                )
             until = scheduler.now + _REST_MS
             while scheduler.now < until:
                 scheduler.run(scheduler.now + 10_000)
-                if scheduler.now > 60_000 + hostile and self._at_rest():
+                local_ms = 260_000 if self._local_sessions else 0
+                if scheduler.now > 60_000 + hostile + local_ms and self._at_rest():
                     break
             self.oracle.check_rest(lambda session: False)
         finally:
