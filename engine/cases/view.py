@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from core.jsontext import Json, JsonObject
 from engine.cases.document import Channel
 from engine.session.outcome import Outcome
 
 CallStatus: TypeAlias = Literal["completed", "failed", "rejected", "pending"]
-#: exits that are the runtime's own; every other code is somebody's raise (03 §4.4, ruling 11)
-RUNTIME_EXITS: Final = frozenset(
-    {"turn-error", "turn-cancelled", "recursion-limit", "worker-lost", "turn-deadline"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ def _action_outcome(outcome: Outcome) -> ActionOutcome:
         return ActionOutcome(
             "failed",
             state=outcome.state,
-            raised=code not in RUNTIME_EXITS,
+            raised=outcome.raised,
             code=code,
             reason=str(ended.get("reason", "")),
         )

@@ -32,6 +32,8 @@ class Outcome:
     delegation: JsonObject | None = None
     rejected: str | None = None
     exit: JsonObject | None = None
+    #: the failure is somebody's `archmax_raise`, whatever code it chose
+    raised: bool = False
     problem: JsonObject | None = None
     audit_trail: list[JsonObject] = field(default_factory=list)
     variables: dict[str, JsonObject] = field(default_factory=dict)
@@ -151,7 +153,9 @@ def outcome_of(state: SessionState) -> Outcome:
     if state.status == "completed":
         return Outcome(kind="completed", state=state.position, exit={"success": True}, **common)
     if state.status == "failed":
-        return Outcome(kind="failed", state=state.position, exit=state.exit, **common)
+        return Outcome(
+            kind="failed", state=state.position, exit=state.exit, raised=state.deliberate, **common
+        )
     return Outcome(kind="rejected", state=state.position, rejected=state.rejected, **common)
 
 

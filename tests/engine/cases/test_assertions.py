@@ -271,7 +271,7 @@ def test_the_view_holds_messages_calls_and_notes_in_order() -> None:
             ActionOutcome("parked", "input", "ask"),
         ),
         (
-            {"kind": "failed", "exit": {"success": False, "code": "lost", "reason": "gone"}},
+            {"kind": "failed", "exit": {"success": False, "code": "lost", "reason": "gone"}, "raised": True},
             ActionOutcome("failed", state="ask", raised=True, code="lost", reason="gone"),
         ),
         (

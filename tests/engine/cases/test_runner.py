@@ -151,6 +151,17 @@ steps:
     assert result.error is None
 
 
+async def test_a_raise_is_told_from_a_failure_by_who_made_it_and_not_by_its_code(tmp_path: Path) -> None:
+    """06 §6: `raised` means archmax_raise, even under a code the runtime uses itself."""
+    raising = "- tool_calls: [{ name: archmax_raise, args: { code: turn-error, reason: mine } }]\n"
+    result = await run_one(tmp_path / "a", "steps: [{ send: hi }, { raised: turn-error }]\n", raising)
+    assert result.verdict.status == "passed", result.verdict.failures
+    broken = "- error: the provider is down\n  error_status: 400\n"
+    result = await run_one(tmp_path / "b", "steps: [{ send: hi }, { raised: true }]\n", broken)
+    assert statuses(result) == [("raised", "failed")]
+    assert "turn-error" in result.verdict.failures[0]
+
+
 async def test_a_case_that_runs_too_long_dies_and_its_turn_is_cancelled(tmp_path: Path) -> None:
     """06 §11: the error names the case, the milliseconds and the key; nothing is spent under the next case."""
     workflow = DESK + "tests: { caseTimeoutMs: 1500 }\n"
