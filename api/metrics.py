@@ -98,7 +98,7 @@ class ApiMetrics:
 
 
 class Metered:
-    """Middleware, the outermost: counts every request by the route it matched, never by its path."""
+    """Middleware, next inside `RawPaths`, which copies the scope: counts every request by the route it matched, never by its path."""
 
     def __init__(self, app: ASGIApp, metrics: ApiMetrics) -> None:
         self._app, self._metrics = app, metrics

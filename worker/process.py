@@ -102,7 +102,7 @@ class Runtime(FleetClient):
             self._tasks.append(asyncio.create_task(self._look_at_queues(), name="archmax-queues"))
 
     def show_alive(self) -> None:
-        """Begin the heartbeat, once the worker takes turns. On the loop."""
+        """Begin the heartbeat. On the loop, before the broker is connected: one that is away restarts nothing."""
         file = self.settings.heartbeat_file
         if file is not None:
             heartbeat = Heartbeat(file, self.pulse, self.queue.alive)

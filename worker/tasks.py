@@ -50,6 +50,7 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
     app, process = build_worker(settings, environment)
     process.start()
     consumed = set(process.queues)
+    process.show_alive()
     steps: Any = app.steps
     steps["consumer"].add(process.runtime.pulse.step())
     app.conf.task_queues = None
@@ -63,7 +64,6 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         threading.Thread(
             target=_follow_queues, args=(sender, process, consumed, stopping), daemon=True
         ).start()
-        process.show_alive()
         logger.info("worker ready", extra={"action": "worker_ready"})
 
     worker_shutting_down.connect(shutting_down, weak=False)
