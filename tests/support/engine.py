@@ -235,7 +235,7 @@ class Bench:
         return await fold_session(log, head)
 
 
-def call(name: str, **args: Any) -> JsonObject:
+def call(name: str, /, **args: Any) -> JsonObject:
     """A tool call of a scripted answer."""
     return {"name": name, "args": args}
 
@@ -272,6 +272,7 @@ def bench_of(
     variables: Mapping[str, Any] | None = None,
     on_event: Callable[[JsonObject], None] | None = None,
     store: MemoryStore | None = None,
+    sandbox: Sandbox | None = None,
     **options: Any,
 ) -> Bench:
     """Assemble workflow `main`. `spec`: its YAML, or YAML by slug; `model`: a script, or the answers themselves."""
@@ -307,7 +308,7 @@ def bench_of(
         if on_event is not None:
             on_event(event)
 
-    sandbox = Sandbox(spare_processes=1)
+    sandbox = sandbox or Sandbox(spare_processes=1)
     wiring = wire(
         root or Path("/nonexistent-workspace"),
         models=ModelFactory(instance=chat),

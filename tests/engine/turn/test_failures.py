@@ -39,7 +39,10 @@ async def test_a_failed_tool_is_an_error_answer_and_never_routes(bench: Make) ->
 
 async def test_a_blocked_call_is_answered_with_tool_blocked_instead_of_the_pair(bench: Make) -> None:
     """03 §13.1, §20."""
-    b = bench(SPEC, [do(advance_to("work")), do(call("write_file", file_path="elsewhere.md", content="x")), say("ok")])
+    b = bench(
+        SPEC,
+        [do(advance_to("work")), do(call("write_file", file_path="elsewhere.md", content="x")), say("ok")],
+    )
     outcome = await b.send()
     blocked = b.one("tool-blocked")
     assert blocked["level"] == "warn" and blocked["callId"] and blocked["args"]["file_path"] == "elsewhere.md"
@@ -50,7 +53,9 @@ async def test_a_blocked_call_is_answered_with_tool_blocked_instead_of_the_pair(
 
 async def test_an_unresolved_reference_refuses_the_call_before_it_runs(bench: Make) -> None:
     """03 §13.1, §14: recoverable; the transcript keeps the reference, the tool gets the value."""
-    b = bench(SPEC, [do(call("touch", n="${{n}}")), do(setting(n=4)), do(call("touch", n="${{n}}")), say("ok")])
+    b = bench(
+        SPEC, [do(call("touch", n="${{n}}")), do(setting(n=4)), do(call("touch", n="${{n}}")), say("ok")]
+    )
     outcome = await b.send()
     assert outcome.kind == "rejected" or b.touched in ([4], ["4"])
     assert "${{n}}" in b.results(outcome, "touch")[0]
@@ -103,7 +108,9 @@ async def test_max_turns_is_an_exact_count_and_the_call_beyond_is_never_made(ben
     b = bench(SPEC, [TOUCH, TOUCH, TOUCH, {**say("tidied"), "when_state": "rescue"}])
     outcome = await b.send()
     assert outcome.state == "rescue" and len(b.touched) == 3
-    assert "3" in b.one("state-error-routed")["reason"] and "maxTurns" in b.one("state-error-routed")["reason"]
+    assert (
+        "3" in b.one("state-error-routed")["reason"] and "maxTurns" in b.one("state-error-routed")["reason"]
+    )
     exact = bench(SPEC, [TOUCH, TOUCH, say("in time")])
     assert (await exact.send()).state == "intake"
 
@@ -121,7 +128,9 @@ async def test_every_move_restarts_the_count(bench: Make) -> None:
 
 async def test_an_empty_answer_counts_as_a_model_call(bench: Make) -> None:
     """03 §13.3: an exact count of model calls, whatever came back."""
-    b = bench(SPEC, [TOUCH, say(""), say(""), say("never", optional=True), say("tidied", when_state="rescue")])
+    b = bench(
+        SPEC, [TOUCH, say(""), say(""), say("never", optional=True), say("tidied", when_state="rescue")]
+    )
     outcome = await b.send()
     assert outcome.state == "rescue"
 
@@ -166,7 +175,11 @@ async def test_a_model_failure_fails_the_turn_and_keeps_the_position(bench: Make
     b = bench(SPEC, [do(advance_to("work")), {"error": "it is down"}, say("back")])
     outcome = await b.send()
     assert (outcome.kind, outcome.status, outcome.state) == ("failed", "failed", "work")
-    assert outcome.exit is not None and outcome.exit["code"] == "turn-error" and "it is down" in outcome.exit["reason"]
+    assert (
+        outcome.exit is not None
+        and outcome.exit["code"] == "turn-error"
+        and "it is down" in outcome.exit["reason"]
+    )
     state = await b.state()
     assert state.raised is not None and state.raised["state"] == "work"
     again = await b.send("again")
@@ -176,18 +189,28 @@ async def test_a_model_failure_fails_the_turn_and_keeps_the_position(bench: Make
 async def test_an_on_error_route_clears_park_records_and_goes_on(bench: Make) -> None:
     """03 §13.2: into a human state with a handoff owed; into an automated one, which runs."""
     spec = SPEC.replace("on_error: rescue", "on_error: fix").replace(
-        "      rescue:\n", "      rescue:\n      fix: { type: code, script: scripts/fix.js, transitions: [{ to: rescue }] }\n"
+        "      rescue:\n",
+        "      rescue:\n      fix: { type: code, script: scripts/fix.js, transitions: [{ to: rescue }] }\n",
     )
     fix = "export default async ({ tools }) => { await tools.archmax_advance({ to: 'rescue', reason: 'mended' }) }"
-    b = bench(spec, [TOUCH, TOUCH, TOUCH, say("tidied", when_state="rescue")], files={"workflows/main/scripts/fix.js": fix})
+    b = bench(
+        spec,
+        [TOUCH, TOUCH, TOUCH, say("tidied", when_state="rescue")],
+        files={"workflows/main/scripts/fix.js": fix},
+    )
     outcome = await b.send()
     assert outcome.state == "rescue"
     assert [kind for kind, _ in b.steps(outcome)] == ["trigger", "on_error", "code"]
 
 
-async def test_on_error_of_the_error_state_itself_ends_at_the_limit_never_in_a_loop_forever(bench: Make) -> None:
+async def test_on_error_of_the_error_state_itself_ends_at_the_limit_never_in_a_loop_forever(
+    bench: Make,
+) -> None:
     """03 §13.5."""
-    spec = SPEC.replace("      rescue:\n", "      rescue:\n        on_error: intake\n        budget: { maxTurns: 1 }\n        tools: { allow: [touch] }\n")
+    spec = SPEC.replace(
+        "      rescue:\n",
+        "      rescue:\n        on_error: intake\n        budget: { maxTurns: 1 }\n        tools: { allow: [touch] }\n",
+    )
     b = bench(spec, [{**TOUCH, "repeat": True}], recursion_limit=20)
     outcome = await b.send()
     assert outcome.exit is not None and outcome.exit["code"] == "recursion-limit"
