@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -195,3 +196,36 @@ async def test_the_demo_plays_what_a_host_fires(agent: Agent) -> None:
     wanted: JsonObject = {"orders_to_enrich": [{"order_id": "SO-4103"}]}
     enriched = await agent.send("e", trigger="enrichment_requested", variables=wanted)
     assert (enriched.kind, enriched.state) == ("completed", "enrichment-reported"), enriched.exit
+
+
+# -- the cases notice when a rule is taken away ------------------------------------------------------------------------
+
+MACHINE, SCREEN, CHECK = "workflow.yaml", "scripts/screen-request.js", "scripts/check-refund.js"
+
+
+@pytest.mark.parametrize(
+    ("file", "rule", "instead", "case"),
+    [
+        (MACHINE, "forbid_always: [archmax_reset]", "forbid_always: []", "reset-denied"),
+        (MACHINE, "    locks: [order_id]", "    locks: []", "order-id-is-owned"),
+        (MACHINE, "    requires: [order_id]", "    requires: []", "refund-denied"),
+        (MACHINE, "maxParks: 2", "maxParks: 3", "clarify-too-often"),
+        (MACHINE, "allow_always: []", "allow_always: [order-data]", "skill-gate"),
+        (MACHINE, 'paths: ["reports/${{company}}.json"]', 'paths: ["**"]', "report-guard"),
+        (SCREEN, "if (foreign)", "if (false)", "foreign-order-id"),
+        (CHECK, "if (!problem)", "if (true)", "refund-corrected-by-check"),
+        (CHECK, "returned >= 2", "returned >= 9", "refund-gives-up"),
+    ],
+)
+async def test_a_case_fails_without_the_rule_it_shows(
+    tmp_path: Path, file: str, rule: str, instead: str, case: str
+) -> None:
+    """08: every feature of the reference is there because a case needs it."""
+    root = tmp_path / "order-desk"
+    await asyncio.to_thread(shutil.copytree, EXAMPLES / "order-desk", root)
+    path = root / "workflows" / "order-desk" / file
+    text = path.read_text()
+    assert text.count(rule) == 1
+    path.write_text(text.replace(rule, instead))
+    suite = await run_tests("order-desk", root=root, filter=case)
+    assert [result.verdict.status for result in suite.results if result.id == case] == ["failed"]
