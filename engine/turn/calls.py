@@ -120,7 +120,7 @@ def judge(ctx: TurnContext, call: Call) -> Verdict:
     if call.origin in ("agent", "grader") and delegation_target(call.name) is not None:
         resolved = substitute_typed(args, ctx.state.values)
         args = args if isinstance(resolved, Unresolved) else resolved
-    return decide(
+    verdict = decide(
         ctx.assembly.machine,
         ToolCall(
             state=call.state.slug,
@@ -132,6 +132,9 @@ def judge(ctx: TurnContext, call: Call) -> Verdict:
         variables=ctx.state.values,
         consumer_rules=ctx.assembly.policy_rules,
     )
+    if verdict.decision == "block" and args is not call.args:  # one structure serves verdict and event
+        call.args, call.rewritten = args, True
+    return verdict
 
 
 def kind_of(name: str) -> Kind:
