@@ -6,7 +6,7 @@ What the processes of a fleet must agree on, and the model's endpoint, are `work
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -57,10 +57,10 @@ class LocalSettings(BaseSettings):
     flower_port: int = Field(5555, ge=1, le=65535, description="port of Flower under `archmax up`")
 
 
-def read_settings(settings: type[S]) -> S:
-    """An instance from the environment. Raises: `SettingsError` naming each variable that is wrong."""
+def read_settings(settings: type[S], **given: Any) -> S:
+    """An instance from the environment; what is `given` beats it. Raises: `SettingsError` naming each one that is wrong."""
     try:
-        return settings()
+        return settings(**given)
     except ValidationError as error:
         prefix = settings.model_config.get("env_prefix", "")
         problems = []

@@ -81,8 +81,8 @@ _VARIABLES = Option("--variables", "JSON object; its members are stored locked",
 _SESSION_OPTION = Option(
     "--session", "continue this session, or start one under this id", "<id>", session=True
 )
-_PORT = Option("--port", "port of the API (default: 8000)", "<n>", kind="count")
-_BIND = Option("--bind", "address the API listens on (default: 127.0.0.1)", "<address>")
+_PORT = Option("--port", "port of the API (default: ARCHMAX_API_PORT)", "<n>", kind="count")
+_BIND = Option("--bind", "address the API listens on (default: ARCHMAX_API_HOST)", "<address>")
 _URL = Option("--url", "base URL of the fleet's API (default: ARCHMAX_URL)", "<url>")
 
 COMMANDS: tuple[Command, ...] = (

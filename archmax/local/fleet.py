@@ -6,18 +6,20 @@ The Redis URL holds a password, so it travels in the environment and never in an
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from archmax.local.ports import LOOPBACK
 from archmax.local.supervisor import Part
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFleet:
-    """`bind` is the API's address; Flower listens on the loopback only."""
+    """`bind` is the API's address; Flower listens on the loopback only. `environment` goes to every process.
+
+    `open`: the API asks for no key; it refuses to start so on an address that others reach.
+    """
 
     root: Path
     redis_url: str
@@ -25,12 +27,24 @@ class LocalFleet:
     bind: str = LOOPBACK
     port: int = 8000
     flower_port: int = 5555
+    open: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
-    def parts(self) -> list[Part]:
-        """Workers first, so that the API accepts nothing before someone can run it; beat and Flower beside it."""
+    def parts(self, only: Collection[str] | None = None) -> list[Part]:
+        """Workers first, so that the API accepts nothing before someone can run it; beat and Flower beside it.
+
+        `only` names the parts that are wanted; by default all.
+        """
+        return [part for part in self._parts() if only is None or part.name in only]
+
+    def _parts(self) -> list[Part]:
         own = [sys.executable, "-m", "archmax"]
         at = ["--root", str(self.root)]
-        environment: Mapping[str, str] = {"ARCHMAX_REDIS_URL": self.redis_url, "ARCHMAX_ROOT": str(self.root)}
+        environment = {
+            **self.environment,
+            "ARCHMAX_REDIS_URL": self.redis_url,
+            "ARCHMAX_ROOT": str(self.root),
+        }
         workers = [
             Part(
                 name="worker" if self.workers == 1 else f"worker-{number}",
@@ -55,11 +69,11 @@ class LocalFleet:
             Part(
                 name="api",
                 command=[*own, "api", *at, "--bind", self.bind, "--port", str(self.port)],
-                environment=environment,
+                environment=environment | ({"ARCHMAX_AUTH_DISABLED": "1"} if self.open else {}),
                 stage=2,
                 host=reachable,
                 port=self.port,
-                listens=f"http://{shown}:{self.port}",
+                listens=f"http://{shown}:{self.port}{' (no key needed from this machine)' if self.open else ''}",
             ),
             flower_part(self.redis_url, self.flower_port),
         ]

@@ -22,6 +22,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
+from archmax.local.ports import free_port
 from archmax.local.processes import dying_with_parent
 from core.errors import ArchmaxError
 
@@ -110,7 +111,7 @@ class EmbeddedRedis:
         cls, server: Path, directory: Path, temporary: Path | None, append_only: bool, timeout_seconds: float
     ) -> Self | str:
         """One start on one port: the server, or why it did not come up."""
-        port, password = _free_port(), secrets.token_urlsafe(24)
+        port, password = free_port(HOST), secrets.token_urlsafe(24)
         configuration = "\n".join(
             [
                 f"bind {HOST}",
@@ -216,12 +217,6 @@ class EmbeddedRedis:
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     return " / ".join(lines[-3:])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _quoted(path: Path) -> str:

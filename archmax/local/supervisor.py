@@ -66,6 +66,8 @@ class Supervisor:
         self._ready_seconds = ready_seconds
         self._width = max((len(part.name) for part in parts), default=0)
         self._running: list[_Running] = []
+        #: set once every part is ready
+        self.ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failed = False
@@ -76,6 +78,11 @@ class Supervisor:
             self._failed = True
             self._say(f"{self._style.bad(FAILED)} {reason}; stopping everything")
             self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop was asked for, or a part has ended."""
+        return self._stop.is_set() or any(running.ended.done() for running in self._running)
 
     def stop(self) -> None:
         """Ask for a clean end; asked a second time, kill what is left at once."""
@@ -104,6 +111,7 @@ class Supervisor:
                 if not await self._ready(running):
                     return self._verdict()
         self._say(self._style.dim("running; Ctrl-C stops everything"))
+        self.ready.set()
         await self._first_end()
         return self._verdict()
 

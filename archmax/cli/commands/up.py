@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Generator
 
+from api.settings import ApiSettings, is_loopback
 from archmax.cli.invocation import Invocation
 from archmax.cli.parser import UsageError
 from archmax.cli.render.style import ACTIVE, style_for
-from archmax.local.fleet import LOOPBACK, LocalFleet
+from archmax.local.fleet import LocalFleet
+from archmax.local.ports import LOOPBACK, require_free
 from archmax.local.redis import EmbeddedRedis
 from archmax.local.supervisor import Supervisor
 from archmax.settings import LocalSettings, read_settings
@@ -20,14 +22,22 @@ _WATCH_SECONDS = 0.2
 
 async def run(invocation: Invocation) -> int:
     local, fleet_settings = read_settings(LocalSettings), read_settings(FleetSettings)
+    api = read_settings(ApiSettings)
+    bind = invocation.options.get("bind", api.api_host)
+    port = _count(invocation, "port", api.api_port, most=65535)
+    flower_port = _count(invocation, "flower-port", local.flower_port, most=65535)
+    workers = _count(invocation, "workers", 1, most=64)
+    require_free("the API", bind, port, "--port")
+    require_free("Flower", LOOPBACK, flower_port, "--flower-port")
     with _redis(fleet_settings) as (url, server):
         fleet = LocalFleet(
             root=invocation.root,
             redis_url=url,
-            workers=_count(invocation, "workers", 1, most=64),
-            bind=invocation.options.get("bind", LOOPBACK),
-            port=_count(invocation, "port", 8000, most=65535),
-            flower_port=_count(invocation, "flower-port", local.flower_port, most=65535),
+            workers=workers,
+            bind=bind,
+            port=port,
+            flower_port=flower_port,
+            open=is_loopback(bind) and api.api_keys is None,
         )
         style = style_for(invocation.err)
         supervisor = Supervisor(fleet.parts(), stream=invocation.err, style=style)

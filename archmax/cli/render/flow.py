@@ -25,7 +25,7 @@ from archmax.cli.render.style import (
     safe,
     style_for,
 )
-from core.jsontext import JsonObject, text
+from core.jsontext import Json, JsonObject, text
 
 INSIDE = "    "
 OUTPUT = "      "
@@ -69,9 +69,29 @@ def _agent_text(event: JsonObject, style: Style) -> list[str]:
     return _quoted(str(event.get("text", "")), style)
 
 
+#: arguments that say by themselves what a call is about
+_TELLING = ("file_path", "path", "pattern", "name", "url")
+#: tools whose arguments are a script's source, a plan, or told by lines of their own
+_UNTOLD = frozenset({"archmax_eval", "archmax_wait", "archmax_raise", "write_todos"})
+
+
+def _detail(event: JsonObject) -> str:
+    """What a call is about, from its arguments; of variables the names only."""
+    args = event.get("args")
+    if not isinstance(args, dict) or event.get("tool") in _UNTOLD:
+        return ""
+    told = next((args[key] for key in _TELLING if isinstance(args.get(key), str)), None)
+    if told is not None:
+        return told
+    named: Json = args.get("variables", args.get("names"))
+    if isinstance(named, (dict, list)):
+        return ", ".join(map(str, named))
+    return text(args) if args else ""
+
+
 def _tool_called(event: JsonObject, style: Style) -> list[str]:
     parts = [f"{INSIDE}{style.dim(ACTION)} {_word(event, 'tool')}"]
-    detail = brief(str(event.get("detail") or ""), 100)
+    detail = brief(str(event.get("detail") or _detail(event)), 100)
     if detail:
         parts.append(detail)
     if event.get("origin"):

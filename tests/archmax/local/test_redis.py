@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from archmax.local import redis as local
+from archmax.local.ports import free_port
 from archmax.local.redis import EmbeddedRedis, RedisUnavailable, find_server
 from tests.support.command import command_environment
 
@@ -123,9 +124,12 @@ def test_a_port_that_is_taken_meanwhile_is_given_up_for_another(monkeypatch: pyt
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        free = local._free_port
         ports = iter([taken.getsockname()[1]])
-        monkeypatch.setattr(local, "_free_port", lambda: next(ports, None) or free())
+
+        def next_port(host: str) -> int:
+            return next(ports, None) or free_port(host)
+
+        monkeypatch.setattr(local, "free_port", next_port)
         with EmbeddedRedis.start() as server:
             assert server.port != taken.getsockname()[1]
             assert server.answers()
