@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from core.paths import canonical, is_within
+from engine.governance.spans import without_spans
 
 _MAGIC: Final = re.compile(r"[\\*?\[\]{}()!+@|^$]")
 _WILDCARD: Final = re.compile(r"[*?\[{\\]")
-_REFERENCE_SPAN: Final = re.compile(r"\$?\$\{\{[^}]*\}\}")
 _GROUP: Final = re.compile(r"[?*+@!]\(")
 #: longer patterns (a guard with a big value put in) are compiled each time instead of being kept
 _CACHED_PATTERN_CHARS: Final = 1_024
@@ -49,7 +49,7 @@ def glob_problem(pattern: str) -> str | None:
 
     `${{…}}` spans are not looked at: `references.reference_problem` judges those.
     """
-    text = _REFERENCE_SPAN.sub("r", pattern)
+    text = without_spans(pattern, "r")
     if text.startswith("!"):
         return f"glob {pattern!r} opens with '!': a guard cannot be inverted; use a forbid entry"
     bare = _blank_escapes(text)
@@ -77,36 +77,41 @@ def compile_glob(pattern: str) -> Glob:
 class Glob:
     """A compiled pattern. Values are canonical text (`core.paths.canonical`), without leading slash.
 
-    `matches_root`: whether it holds the workspace root, the empty value; only denials ask (02 OP-4).
-    `climbs`: whether a `..` segment occurs; such a pattern matches nothing, and a denial treats it as matching.
+    `climbs`: whether a `..` segment occurs; such a pattern matches nothing, and a denial treats it as matching. The
+    automaton is built when it is first asked: a document is judged without matching anything.
     """
 
-    __slots__ = ("_exact", "_machine", "_prefix", "climbs", "matches_root", "pattern")
+    __slots__ = ("_automaton", "_exact", "_prefix", "_scanned", "climbs", "pattern")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
+        self.climbs = False
         self._exact: str | None = None
         self._prefix: str | None = None
-        self._machine: _Automaton | None = None
-        self.climbs = False
+        self._automaton: _Automaton | None = None
         scan = _scan(pattern)
+        self._scanned = scan
         if scan.malformed:
-            literal = canonical(re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL))
-            self._exact, self.climbs, self.matches_root = literal.text, False, not literal.text
+            self._exact = canonical(re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)).text
             return
-        if _WILDCARD.search(pattern) is None and ".." not in pattern:
+        climbing = ".." in pattern
+        if _WILDCARD.search(pattern) is None and not climbing:
             self._exact = canonical(pattern).text
-            self.matches_root = not self._exact
             return
         body = pattern.removesuffix("/**")
-        if body and body != pattern and _WILDCARD.search(body) is None and ".." not in body:
+        if body and body != pattern and _WILDCARD.search(body) is None and not climbing:
             self._prefix = canonical(body).text
-            self.matches_root = not self._prefix
             return
-        program = _assemble(pattern, scan)
-        self.climbs = ".." in pattern and _climbs(program)
-        self._machine = _Automaton(program)
-        self.matches_root = self._machine.start.accepting
+        self.climbs = climbing and _climbs(_assemble(pattern, scan))
+
+    @property
+    def matches_root(self) -> bool:
+        """Whether it holds the workspace root, the empty value; only denials ask (02 OP-4)."""
+        if self._exact is not None:
+            return not self._exact
+        if self._prefix is not None:
+            return not self._prefix
+        return self._machine.start.accepting
 
     def matches(self, value: str) -> bool:
         """Whether the whole of canonical `value` matches. The empty value matches nothing. Linear in its length."""
@@ -116,7 +121,13 @@ class Glob:
             return value == self._exact
         if self._prefix is not None:
             return is_within(value, self._prefix)
-        return self._machine is not None and self._machine.accepts(value)
+        return self._machine.accepts(value)
+
+    @property
+    def _machine(self) -> _Automaton:
+        if self._automaton is None:
+            self._automaton = _Automaton(_assemble(self.pattern, self._scanned))
+        return self._automaton
 
 
 @lru_cache(maxsize=4_096)

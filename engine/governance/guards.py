@@ -7,8 +7,6 @@ mapping where text is expected) matches no grant and every denial.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from core import jsontext
@@ -33,18 +31,32 @@ ANY_TOOL: Final = "*"
 _MAX_SHOWN_CHARS: Final = 200
 
 
-@dataclass(frozen=True)
 class Call:
-    """What guards look at: one call, its declared path arguments and the paths it names."""
+    """What guards look at: one call, its declared path arguments and the paths it names. Made for every decision."""
 
-    tool: str
-    args: Mapping[str, Json]
-    declared: tuple[PathArgument, ...]
-    paths: tuple[CallPath, ...]
+    __slots__ = ("_path_values", "args", "declared", "paths", "tool")
 
-    @cached_property
+    def __init__(
+        self,
+        tool: str,
+        args: Mapping[str, Json],
+        declared: tuple[PathArgument, ...],
+        paths: tuple[CallPath, ...],
+    ) -> None:
+        self.tool = tool
+        self.args = args
+        self.declared = declared
+        self.paths = paths
+        self._path_values: list[_Value] | None = None
+
+    @property
     def path_values(self) -> list[_Value]:
         """What a `paths` guard is tested on (02 §5.2): every path, one absent value per argument that names none."""
+        if self._path_values is None:
+            self._path_values = self._read_path_values()
+        return self._path_values
+
+    def _read_path_values(self) -> list[_Value]:
         if not self.declared:
             return _argument_values(self.args.get("file_path"), as_json=False)
         named = {path.argument for path in self.paths}
@@ -106,8 +118,10 @@ class Guard(NamedTuple):
             globs = self.paths.globs(variables)
             if isinstance(globs, Unresolved):
                 return globs
-            values = call.path_values
-            return bool(values) and all(_any(globs, value) for value in values)
+            for value in call.path_values:
+                if not _any(globs, value):
+                    return False
+            return bool(call.path_values)
         args = self._argument_globs(variables)
         if isinstance(args, Unresolved):
             return args
@@ -119,7 +133,10 @@ class Guard(NamedTuple):
             globs = self.paths.globs(variables)
             if isinstance(globs, Unresolved):
                 return True
-            return any(_denied(globs, value) for value in call.path_values)
+            for value in call.path_values:  # noqa: SIM110  a generator costs more than the loop
+                if _denied(globs, value):
+                    return True
+            return False
         args = self._argument_globs(variables)
         if isinstance(args, Unresolved):
             return True
@@ -192,7 +209,10 @@ def _denied(globs: tuple[Glob, ...], value: _Value) -> bool:
         if isinstance(value, _Absent):
             return value.root and any(glob.matches_root for glob in globs)
         return bool(globs)
-    return any(glob.climbs or (glob.matches(value) if value else glob.matches_root) for glob in globs)
+    for glob in globs:  # noqa: SIM110  as above
+        if glob.climbs or (glob.matches(value) if value else glob.matches_root):
+            return True
+    return False
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
@@ -262,7 +282,7 @@ def compile_grants(entries: Iterable[ToolEntry]) -> Grants:
 class Denials:
     """A forbid list, by tool; entries for every tool are tried for each call."""
 
-    __slots__ = ("_by_tool", "_every", "_hidden", "_hides_all")
+    __slots__ = ("_by_tool", "_every", "_hidden", "_hides_all", "size")
 
     def __init__(self, entries: Iterable[ToolEntry]) -> None:
         by_tool = dict(compile_grants(entries))
@@ -273,6 +293,12 @@ class Denials:
             tool for tool, guards in by_tool.items() if any(guard.open for guard in guards)
         )
         self._hides_all = any(guard.open for guard in self._every)
+        #: entries and globs: what a decision may have to look at
+        self.size = sum(
+            1 + (len(guard.paths.written) if guard.paths is not None else 0)
+            for guards in (self._every, *by_tool.values())
+            for guard in guards
+        )
 
     def naming(self, tool: str) -> tuple[Guard, ...]:
         """The entries that bind a tool."""

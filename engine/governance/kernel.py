@@ -185,7 +185,7 @@ _OPEN_ON_OFFLOAD: Final = frozenset({PathAccess.READ, PathAccess.LIST})
 
 def _open_areas(subject: Subject) -> Verdict | None:
     paths = subject.paths
-    if not paths or subject.tool not in subject.surface.open_area_tools:
+    if not paths or not subject.surface.open_on_scratchpad(subject.tool):
         return None
     scratchpad = False
     for path in paths:
@@ -197,12 +197,12 @@ def _open_areas(subject: Subject) -> Verdict | None:
 
 
 def _controls(subject: Subject) -> Verdict | None:
-    return allow("tool.allowed") if subject.tool in subject.surface.controls else None
+    return allow("tool.allowed") if subject.tool in subject.surface.tier.controls else None
 
 
 def _surface(subject: Subject) -> Verdict | None:
     tool, surface = subject.tool, subject.surface
-    if tool in surface.removed:
+    if tool in surface.tier.removed:
         return block("tool.not-allowed", reasons.not_allowed(subject, ()))
     guards = surface.own.get(tool)
     if guards is None:

@@ -74,7 +74,7 @@ def not_allowed(subject: Subject, guards: tuple[Guard, ...]) -> str:
     if guards:
         shown = "; or ".join(guard.shown(subject.variables) for guard in guards)
         parts.append(f"It is allowed here only where {shown}.")
-        if subject.tool in subject.surface.open_area_tools and any(
+        if subject.surface.open_on_scratchpad(subject.tool) and any(
             each.access.mutates for each in subject.paths
         ):
             parts.append("Working files go under scratchpad/.")

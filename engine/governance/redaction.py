@@ -31,7 +31,7 @@ def visibility(machine: Machine, state: str, variables: Variables) -> Callable[[
         return lambda _path: False
     globs: tuple[Glob, ...] = denied
     reachable = {name: mount_reachable(machine, surface, name) for name in machine.mounts.names}
-    bundles = frozenset(surface.skills_on) - {slug for each in machine.inherited for slug in each.skills}
+    bundles = frozenset(surface.skills) - {slug for each in machine.inherited for slug in each.skills}
 
     def visible(path: str) -> bool:
         text = canonical(path).text

@@ -2,7 +2,8 @@
 
 One syntax and one addressing for both. Variables are passed as plain values by name. A reference that cannot be
 resolved is an answer (`Unresolved`), never a fallback to the text as written. Substitution is a single pass: what
-a value contains is never read again.
+a value contains is never read again. What one call or one pattern may grow to is bounded: a variable set to
+`${{x}}${{x}}` a few dozen times would fill the memory of the process.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from core.jsontext import Json
 from engine.governance.globs import escape_glob
+from engine.governance.spans import OPENING, spans_in, without_spans
 
 #: name → value; a name that is not there is unset
 Variables: TypeAlias = Mapping[str, Json]
-UnresolvedReason: TypeAlias = Literal["malformed", "invalid-name", "unset", "path-missing", "non-scalar"]
+UnresolvedReason: TypeAlias = Literal[
+    "malformed", "invalid-name", "unset", "path-missing", "non-scalar", "too-large"
+]
 
-#: group 1 holds the `$` of an escaped reference, group 2 what stands between the braces
-_SPAN: Final = re.compile(r"(\$?)\$\{\{([^}]*)\}\}")
+#: characters the references of one call may bring in together
+MAX_SUBSTITUTED_CHARS: Final = 1_000_000
+#: characters the references of one pattern may bring in: it is compiled at each call
+MAX_PATTERN_CHARS: Final = 32_768
+_MAX_SHOWN_CHARS: Final = 200
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _INDEX: Final = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _WHY: Final[Mapping[UnresolvedReason, str]] = {
@@ -30,6 +38,7 @@ _WHY: Final[Mapping[UnresolvedReason, str]] = {
     "unset": "the variable is not set",
     "path-missing": "the variable holds nothing at that path",
     "non-scalar": "its value is not a string, number or boolean",
+    "too-large": "with it the text would grow too large",
 }
 
 
@@ -51,7 +60,7 @@ class Reference(NamedTuple):
 
 
 class Unresolved(NamedTuple):
-    """A reference without a text: `reference` as written between the braces, trimmed."""
+    """A reference without a text: `reference` as written between the braces, trimmed and cut short."""
 
     reference: str
     reason: UnresolvedReason
@@ -62,22 +71,26 @@ class Unresolved(NamedTuple):
         return _WHY[self.reason]
 
 
+def _unresolved(text: str, reason: UnresolvedReason) -> Unresolved:
+    return Unresolved(text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "…", reason)
+
+
 def parse_reference(inner: str) -> Reference | Unresolved:
     """Take apart what stands between the braces; `Unresolved` as `malformed` or `invalid-name`."""
     text = inner.strip()
     name, *path = text.split(".")
     if not name or "" in path:
-        return Unresolved(text, "malformed")
+        return _unresolved(text, "malformed")
     if not _NAME.fullmatch(name):
-        return Unresolved(text, "invalid-name")
+        return _unresolved(text, "invalid-name")
     return Reference(text, name, tuple(path))
 
 
 def references_in(text: str) -> Iterator[Reference | Unresolved]:
     """Every reference of `text` in order; escaped ones are none."""
-    for escape, inner in _SPAN.findall(text):
-        if not escape:
-            yield parse_reference(inner)
+    for span in spans_in(text):
+        if span.inner is not None:
+            yield parse_reference(span.inner)
 
 
 def reference_names(text: str) -> tuple[str, ...]:
@@ -90,7 +103,7 @@ def reference_problem(text: str) -> str | None:
     for found in references_in(text):
         if isinstance(found, Unresolved):
             return f"reference ${{{{{found.reference}}}}} in {text!r}: {found.why}"
-    if "${{" in _SPAN.sub("", text):
+    if OPENING in without_spans(text, " "):
         return (
             f"reference in {text!r} is not closed: write ${{{{name}}}}, or $${{{{…}}}} for the literal text"
         )
@@ -138,9 +151,9 @@ def scalar_text(value: Json) -> str | None:
 def resolve(reference: Reference, variables: Variables) -> Json | Unresolved:
     """The referenced value with its own type, null included; `Unresolved` as `unset` or `path-missing`."""
     if reference.name not in variables:
-        return Unresolved(reference.text, "unset")
+        return _unresolved(reference.text, "unset")
     value = lookup(variables[reference.name], reference.path)
-    return Unresolved(reference.text, "path-missing") if isinstance(value, _Missing) else value
+    return _unresolved(reference.text, "path-missing") if isinstance(value, _Missing) else value
 
 
 def _resolve_scalar(inner: str, variables: Variables) -> str | Unresolved:
@@ -151,21 +164,45 @@ def _resolve_scalar(inner: str, variables: Variables) -> str | Unresolved:
     if isinstance(value, Unresolved):
         return value
     text = scalar_text(value)
-    return Unresolved(reference.text, "non-scalar") if text is None else text
+    return _unresolved(reference.text, "non-scalar") if text is None else text
 
 
-def _expand(text: str, variables: Variables, written: Callable[[str], str]) -> str | Unresolved:
+class _Room:
+    """How many characters may still be put in."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, chars: int) -> None:
+        self._left = chars
+
+    def takes(self, value: Json) -> bool:
+        """Whether a value still fits; text counts by its characters, everything else as one. Stops at the limit."""
+        todo = [value]
+        while todo and self._left >= 0:
+            item = todo.pop()
+            if isinstance(item, Mapping):
+                self._left -= sum(map(len, map(str, item)))
+                todo.extend(item.values())
+            elif isinstance(item, (list, tuple)):
+                todo.extend(item)
+            self._left -= len(item) if isinstance(item, str) else 1
+        return self._left >= 0
+
+
+def _expand(text: str, variables: Variables, written: Callable[[str], str], room: _Room) -> str | Unresolved:
     parts: list[str] = []
     done = 0
-    for span in _SPAN.finditer(text):
-        parts.append(text[done : span.start()])
-        done = span.end()
-        if span[1]:
-            parts.append(written(span[0][1:]))
+    for span in spans_in(text):
+        parts.append(text[done : span.start])
+        done = span.end
+        if span.inner is None:
+            parts.append(written(text[span.start + 1 : done]))
             continue
-        value = _resolve_scalar(span[2], variables)
+        value = _resolve_scalar(span.inner, variables)
         if isinstance(value, Unresolved):
             return value
+        if not room.takes(value):
+            return _unresolved(span.inner.strip(), "too-large")
         parts.append(written(value))
     parts.append(text[done:])
     return "".join(parts)
@@ -173,17 +210,19 @@ def _expand(text: str, variables: Variables, written: Callable[[str], str]) -> s
 
 def resolve_text(text: str, variables: Variables) -> str | Unresolved:
     """`text` with every reference replaced by its value's text, or the first that cannot be."""
-    return _expand(text, variables, str) if "${{" in text else text
+    return _expand(text, variables, str, _Room(MAX_PATTERN_CHARS)) if OPENING in text else text
 
 
 def resolve_glob(pattern: str, variables: Variables) -> str | Unresolved:
     """A guard's pattern with every reference replaced by text that matches only itself (02 §14.2)."""
-    return _expand(pattern, variables, escape_glob) if "${{" in pattern else pattern
+    if OPENING not in pattern:
+        return pattern
+    return _expand(pattern, variables, escape_glob, _Room(MAX_PATTERN_CHARS))
 
 
 def has_reference(text: str) -> bool:
     """Whether `text` holds a span to replace, an escaped one included."""
-    return _SPAN.search(text) is not None
+    return next(spans_in(text), None) is not None
 
 
 def substitute(arguments: Json, variables: Variables) -> Json | Unresolved:
@@ -191,18 +230,29 @@ def substitute(arguments: Json, variables: Variables) -> Json | Unresolved:
 
     Returns the arguments, or the first unresolved reference in reading order: the whole call is refused then.
     """
-    return _substitute(arguments, lambda text: resolve_text(text, variables))
+    room = _Room(MAX_SUBSTITUTED_CHARS)
+
+    def replaced(text: str) -> str | Unresolved:
+        return _expand(text, variables, str, room) if OPENING in text else text
+
+    return _substitute(arguments, replaced)
 
 
 def substitute_typed(arguments: Json, variables: Variables) -> Json | Unresolved:
     """As `substitute`, but a string that is exactly one reference takes the value with its type (02 §15.7)."""
+    room = _Room(MAX_SUBSTITUTED_CHARS)
 
     def typed(text: str) -> Json | Unresolved:
-        span = _SPAN.fullmatch(text)
-        if span is None or span[1]:
-            return resolve_text(text, variables)
-        reference = parse_reference(span[2])
-        return reference if isinstance(reference, Unresolved) else resolve(reference, variables)
+        if OPENING not in text:
+            return text
+        span = next(spans_in(text), None)
+        if span is None or span.inner is None or (span.start, span.end) != (0, len(text)):
+            return _expand(text, variables, str, room)
+        reference = parse_reference(span.inner)
+        value = reference if isinstance(reference, Unresolved) else resolve(reference, variables)
+        if isinstance(value, Unresolved) or room.takes(value):
+            return value
+        return _unresolved(span.inner.strip(), "too-large")
 
     return _substitute(arguments, typed)
 

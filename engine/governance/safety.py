@@ -103,9 +103,9 @@ def skills(subject: Subject) -> Verdict | None:
     surface = subject.surface
     for place in subject.paths:
         bundle = place.bundle
-        if bundle is None or (bundle.loaded and bundle.slug in surface.skills_on):
+        if bundle is None or (bundle.loaded and surface.has_skill(bundle.slug)):
             continue
-        key = surface.skill_denials.get(bundle.slug)
+        key = surface.skill_denied_by(bundle.slug)
         rule = "skill.not-allowed" if key is None else "skill.forbidden"
         return block(rule, reasons.skill(subject, place, bundle.slug, key))
     return None
@@ -118,11 +118,11 @@ def mounts(subject: Subject) -> Verdict | None:
         mount = place.mount
         if mount is None:
             continue
-        if (key := surface.mount_denials.get(mount)) is not None:
+        if (key := surface.mount_denied_by(mount)) is not None:
             return block("mount.forbidden", reasons.mount(subject, place, mount, key))
         if mount not in table.governed:
             continue
-        access = surface.mounts.get(mount)
+        access = surface.mount_access(mount)
         if access is None:
             return block(
                 "mount.not-allowed",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from core.jsontext import Json
@@ -14,6 +13,8 @@ from engine.governance.machine import Bundle, Machine, StateSurface
 from engine.governance.references import Variables
 from engine.governance.tool_paths import PathAccess, call_paths
 from engine.governance.zones import Zone, zone_of
+
+_PLAIN_ZONES: Final = (Zone.RUN, Zone.RUN_OPEN, Zone.ROOT)
 
 
 class Place(NamedTuple):
@@ -30,15 +31,14 @@ class Place(NamedTuple):
     def plain(self) -> bool:
         """A session file that is not to be executed: no rule about places has anything to say."""
         return (
-            (self.zone is Zone.RUN or self.zone is Zone.RUN_OPEN or self.zone is Zone.ROOT)
-            and self.mount is None
+            self.mount is None
             and self.bundle is None
+            and self.zone in _PLAIN_ZONES
             and self.access is not PathAccess.EXECUTE
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """A call with everything the rules ask about it."""
 
     machine: Machine

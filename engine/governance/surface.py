@@ -29,7 +29,7 @@ def offered_tools(machine: Machine, state: str, registered: Sequence[str]) -> tu
     For an automated state this is what its grader sees and what its script's `tools` holds.
     """
     surface = machine.states.get(state)
-    return () if surface is None else tuple(tool for tool in registered if tool in surface.offered)
+    return () if surface is None else tuple(tool for tool in registered if surface.offers(tool))
 
 
 def script_tools(machine: Machine, state: str, registered: Sequence[str]) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def script_tools(machine: Machine, state: str, registered: Sequence[str]) -> tup
 
 def offered_somewhere(machine: Machine, tool: str) -> bool:
     """Whether any state offers the tool; guidance about one that none offers leaves the prompt."""
-    return any(tool in surface.offered for surface in machine.states.values())
+    return any(surface.offers(tool) for surface in machine.states.values())
 
 
 def enabled_skills(machine: Machine, state: str) -> tuple[str, ...]:
@@ -80,9 +80,9 @@ def ungoverned_mounts(machine: Machine) -> tuple[MountAccess, ...]:
 
 def mount_reachable(machine: Machine, surface: StateSurface, mount: str) -> bool:
     """Whether a state has a mount: not denied, and granted where it is governed."""
-    if mount in surface.mount_denials or any(mount in each.mounts for each in machine.inherited):
+    if surface.mount_denied_by(mount) is not None or any(mount in each.mounts for each in machine.inherited):
         return False
-    return mount not in machine.mounts.governed or mount in surface.mounts
+    return mount not in machine.mounts.governed or surface.mount_access(mount) is not None
 
 
 def guard_lines(
@@ -109,7 +109,7 @@ def guard_lines(
 
 
 def _binding(machine: Machine, surface: StateSurface, tool: str) -> tuple[Guard, ...]:
-    if tool in surface.controls:
+    if tool in surface.tier.controls:
         return ()
     guards = surface.own.get(tool)
     if guards is None:

@@ -310,7 +310,7 @@ def _lint_names(report: Report, spec: Spec, slug: str, state: State, inputs: set
 
 
 def _twice(names: tuple[str, ...]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]
+    return [name for name, count in Counter(names).items() if count > 1] if len(names) > 1 else []
 
 
 def _lint_error_routes(report: Report, spec: Spec) -> None:

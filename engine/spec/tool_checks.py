@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from core.paths import is_within
-from engine.governance.calls import Origin, ToolCall
+from engine.governance.calls import Origin, ToolCall, Verdict
 from engine.governance.globs import literal_prefix, path_prefix
 from engine.governance.kernel import decide
 from engine.governance.machine import Machine, SkillBundle, StateSurface, compile_machine
-from engine.governance.names import ADVANCE, CONTROLS, DEFAULT_TOOLS, DELEGATION_PREFIX, REMOVED, TASK
+from engine.governance.names import ADVANCE, CONTROLS, DEFAULT_TOOLS, DELEGATION_PREFIX, TASK
 from engine.governance.references import has_reference
 from engine.governance.tool_paths import PathAccess, PathArgument
 from engine.governance.zones import (
@@ -34,6 +34,8 @@ from engine.spec.report import Report
 from engine.spec.skills import SkillRegistry
 from engine.spec.yaml12 import Path
 
+#: globs of denials that guards are tried against, in one document: a few tenths of a second
+MAX_COMPARISONS: Final = 200_000
 #: what a block of the kernel is called when it is found before it happens
 _FOUND_AS: Final[dict[str, tuple[Severity, str, str]]] = {
     "script.skill-only": ("error", "tools.run-outside-skills", "only scripts of a skill bundle are run"),
@@ -74,35 +76,61 @@ class _Probe(NamedTuple):
         return any(argument.access in accesses for argument in self.arguments)
 
 
-def probing_machine(
-    spec: Spec,
-    registry: SkillRegistry,
-    mounts: MountPrefixes | None,
-    essential_tools: tuple[str, ...] = (),
-) -> Machine:
-    """The workflow compiled for probes: without denials that refer to variables."""
-    return compile_machine(
-        replace(
-            spec,
-            tools_forbid_always=_certain(spec.tools_forbid_always),
-            states={
-                slug: replace(state, tools_forbid=_certain(state.tools_forbid))
-                for slug, state in spec.states.items()
-            },
-        ),
-        essential_tools=essential_tools,
-        mounts=mounts,
-        skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.skills],
-        unloadable_skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.withheld],
+class Probing:
+    """The workflow compiled for probes: every grant without its guards, and no denial that refers to variables.
+
+    A guard is tried against every denial in force, so a document of thousands of both is tried only in part.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        registry: SkillRegistry,
+        mounts: MountPrefixes | None,
+        essential_tools: tuple[str, ...] = (),
+    ) -> None:
+        self.machine = compile_machine(
+            _for_probes(spec),
+            essential_tools=essential_tools,
+            mounts=mounts,
+            skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.skills],
+            unloadable_skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.withheld],
+        )
+        self.comparisons_left = MAX_COMPARISONS
+
+    def verdict(self, call: ToolCall, surface: StateSurface) -> Verdict | None:
+        """The kernel's verdict, None once too much has been compared."""
+        self.comparisons_left -= self.machine.forbid_always.size + surface.forbid.size
+        return None if self.comparisons_left < 0 else decide(self.machine, call, variables={})
+
+
+def _for_probes(spec: Spec) -> Spec:
+    return replace(
+        spec,
+        tools_forbid_always=_certain(spec.tools_forbid_always),
+        states={
+            # copying a state is slow, and most have neither list
+            slug: replace(
+                state, tools_allow=_bare(state.tools_allow), tools_forbid=_certain(state.tools_forbid)
+            )
+            if state.tools_allow or state.tools_forbid
+            else state
+            for slug, state in spec.states.items()
+        },
     )
+
+
+def _bare(entries: tuple[ToolEntry, ...]) -> tuple[ToolEntry, ...]:
+    return tuple(ToolEntry(tool) for tool in dict.fromkeys(entry.tool for entry in entries))
 
 
 def _certain(entries: tuple[ToolEntry, ...]) -> tuple[ToolEntry, ...]:
     return tuple(entry for entry in entries if not any(has_reference(glob) for glob in guards_of(entry)))
 
 
-def check_state_tools(report: Report, spec: Spec, machine: Machine, slug: str) -> None:
+def check_state_tools(report: Report, spec: Spec, probing: Probing, slug: str) -> None:
     """The tools lists of one state."""
+    machine = probing.machine
     surface = machine.states[slug]
     state = spec.states[slug]
     allow: Path = ("states", slug, "tools", "allow")
@@ -122,15 +150,21 @@ def check_state_tools(report: Report, spec: Spec, machine: Machine, slug: str) -
                 "tools.forbid_always" if machine.forbid_always.hides(tool) else "the state's own tools.forbid"
             )
             report.add("error", "tools.denied", allow, f"'{shown(tool)}' is denied by {where}", at=at)
-        elif tool not in surface.removed:
-            _probe_entry(report, machine, surface, entry, allow, at)
+        elif tool not in surface.tier.removed:
+            _probe_entry(report, probing, surface, entry, allow, at)
         if tool == ADVANCE:
             _check_advance(report, spec, state, entry, at)
     _check_denials(report, machine, surface, state)
 
 
-def check_root_tools(report: Report, spec: Spec, machine: Machine) -> None:
-    """The workflow-wide tools lists."""
+def check_root_tools(report: Report, spec: Spec, probing: Probing) -> None:
+    """The workflow-wide tools lists; call it after every state's."""
+    machine = probing.machine
+    if probing.comparisons_left < 0:
+        text = (
+            "there are too many guards and denials to try each against each: the last guards were not tried"
+        )
+        report.add("warning", "tools.untried", ("tools", "forbid_always"), text)
     always: Path = ("tools", "allow_always")
     for index, entry in enumerate(spec.tools_allow_always or ()):
         at: Path = (*always, index)
@@ -154,7 +188,7 @@ def check_root_tools(report: Report, spec: Spec, machine: Machine) -> None:
 def _granted_anywhere(machine: Machine) -> frozenset[str]:
     named = machine.workflow.keys() | machine.essential
     return frozenset(named).union(
-        *(surface.own.keys() | surface.controls for surface in machine.states.values())
+        *(surface.own.keys() | surface.tier.controls for surface in machine.states.values())
     )
 
 
@@ -175,11 +209,8 @@ def _forbids_nothing(report: Report, entry: ToolEntry, path: Path, at: Path) -> 
 
 def _check_denials(report: Report, machine: Machine, surface: StateSurface, state: State) -> None:
     path: Path = ("states", state.slug, "tools", "forbid")
-    granted = (surface.own.keys() | machine.workflow.keys() | machine.essential) - REMOVED[
-        state.type
-    ] | surface.controls
     for index, entry in enumerate(state.tools_forbid):
-        if entry.tool != "*" and entry.tool not in granted:
+        if entry.tool != "*" and not surface.has_tool(entry.tool):
             _forbids_nothing(report, entry, path, (*path, index))
         if state.automated and not entry.guarded and entry.tool in CONTROLS[state.type]:
             text = f"a {state.type} state without '{entry.tool}' may be left unable to decide: it then fails"
@@ -211,15 +242,16 @@ def _probes(machine: Machine, entry: ToolEntry) -> Iterator[_Probe]:
 
 
 def _probe_entry(
-    report: Report, machine: Machine, surface: StateSurface, entry: ToolEntry, path: Path, at: Path
+    report: Report, probing: Probing, surface: StateSurface, entry: ToolEntry, path: Path, at: Path
 ) -> None:
+    machine = probing.machine
     probes = list(_probes(machine, entry))
     for probe in probes:
         if in_authoring_plane(probe.folder):
             text = f"'{shown(entry.tool)}' on '{shown(probe.pattern)}': the authoring plane is no part of a session"
             report.add("error", "tools.authoring-plane", path, text, at=at)
         found = (
-            _decided(machine, surface, entry, probe) if probe.concrete else _foreseen(machine, surface, probe)
+            _decided(probing, surface, entry, probe) if probe.concrete else _foreseen(machine, surface, probe)
         )
         if found is not None:
             severity, id_, why = found
@@ -234,7 +266,7 @@ def _probe_entry(
 
 
 def _decided(
-    machine: Machine, surface: StateSurface, entry: ToolEntry, probe: _Probe
+    probing: Probing, surface: StateSurface, entry: ToolEntry, probe: _Probe
 ) -> tuple[Severity, str, str] | None:
     """What the kernel says to the call the guard permits."""
     names = [argument.name for argument in probe.arguments] or ["file_path"]
@@ -242,8 +274,8 @@ def _decided(
     if surface.state.type in ("grader", "code"):
         origin = "grader" if surface.state.type == "grader" else "code"
     call = ToolCall(surface.state.slug, entry.tool, dict.fromkeys(names, probe.pattern), origin)
-    verdict = decide(machine, call, variables={})
-    return None if verdict.allowed else _FOUND_AS.get(verdict.rule_id)
+    verdict = probing.verdict(call, surface)
+    return None if verdict is None or verdict.allowed else _FOUND_AS.get(verdict.rule_id)
 
 
 def _foreseen(machine: Machine, surface: StateSurface, probe: _Probe) -> tuple[Severity, str, str] | None:
@@ -259,12 +291,13 @@ def _foreseen(machine: Machine, surface: StateSurface, probe: _Probe) -> tuple[S
         internal = folder.partition("/")[0] in INTERNAL_AREAS
         return _FOUND_AS["zone.runtime-internal" if internal else "zone.runtime-managed"]
     bundle = machine.bundles.find(folder)
-    if bundle is not None and not (bundle.loaded and bundle.slug in surface.skills_on):
-        return _FOUND_AS["skill.forbidden" if bundle.slug in surface.skill_denials else "skill.not-allowed"]
+    if bundle is not None and not (bundle.loaded and surface.has_skill(bundle.slug)):
+        denied = surface.skill_denied_by(bundle.slug) is not None
+        return _FOUND_AS["skill.forbidden" if denied else "skill.not-allowed"]
     mount = machine.mounts.mount_of(folder)
-    if mount in surface.mount_denials:
+    if surface.mount_denied_by(mount) is not None:
         return _FOUND_AS["mount.forbidden"]
-    if mount in machine.mounts.governed and mount not in surface.mounts:
+    if mount is not None and mount in machine.mounts.governed and surface.mount_access(mount) is None:
         return _FOUND_AS["mount.not-allowed"]
     return None
 

@@ -19,7 +19,7 @@ from engine.spec.model import Spec, State
 from engine.spec.paths import slug_ok
 from engine.spec.report import Report
 from engine.spec.skills import SkillRegistry
-from engine.spec.tool_checks import check_root_tools, check_state_tools, probing_machine
+from engine.spec.tool_checks import Probing, check_root_tools, check_state_tools
 from engine.spec.tree import AuthoringTree
 from sandbox.rewrite import forbidden_imports
 
@@ -80,11 +80,11 @@ def validate_workflow(
         check_skills(report, spec, registry)
         if mounts is not None:
             check_mounts(report, spec, mounts)
-        machine = probing_machine(spec, registry, mounts, tuple(essential_tools))
+        probing = Probing(spec, registry, mounts, tuple(essential_tools))
         for state in spec.states.values():
-            check_state_tools(report, spec, machine, state.slug)
+            check_state_tools(report, spec, probing, state.slug)
             _check_script(report, tree, slug, state)
-        check_root_tools(report, spec, machine)
+        check_root_tools(report, spec, probing)
         check_delegations(report, tree, spec)
         found.extend(_not_yet_said(report.found, loaded))
         found.extend(_check_folders(tree, slug))

@@ -98,6 +98,14 @@ WARNINGS: Final = (
         "Write the tool's name alone, or deny what must not be written.",
     ),
     _warning(
+        "tools.untried",
+        "tools.forbid_always",
+        "More guards and denials than are compared",
+        "Each path guard is tried against each denial in force; beyond 200,000 comparisons the rest is not tried.",
+        "1,000 guarded entries below 1,000 denials",
+        "Deny folders (vault/**) instead of single files; the kernel itself compares every call with every denial.",
+    ),
+    _warning(
         "tools.allow-and-forbid",
         _ALLOW,
         "Tool in both lists",

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from engine.governance.references import (
+    MAX_PATTERN_CHARS,
+    MAX_SUBSTITUTED_CHARS,
     Unresolved,
     UnresolvedReason,
     lookup,
@@ -81,7 +83,9 @@ def test_references_become_the_values_text(text: str, expected: str) -> None:
 def test_an_unresolved_reference_says_why(inner: str, reason: UnresolvedReason) -> None:
     """02 §14.3, §14.4."""
     found = resolve_text(f"a ${{{{{inner}}}}}", VARIABLES)
-    assert found == Unresolved(inner.strip(), reason)
+    assert isinstance(found, Unresolved)
+    assert found.reason == reason
+    assert found.reference == inner.strip() or inner.startswith(found.reference.removesuffix("…"))
 
 
 def test_a_value_in_a_guard_is_literal() -> None:
@@ -166,3 +170,34 @@ def test_a_miss_is_not_null() -> None:
     """02 §14.3."""
     assert lookup({"a": None}, ["a"]) is None
     assert lookup({}, ["a"]) is not None
+
+
+def test_references_cannot_make_a_call_grow_without_bound() -> None:
+    """02 §15, decision 28: `${{x}}${{x}}` written to `x` doubles it at each call; somewhere it is refused."""
+    value, calls = "ten chars!", 0
+    while True:
+        found = substitute({"variables": {"x": "${{x}}" * 50}}, {"x": value})
+        if isinstance(found, Unresolved):
+            break
+        value, calls = found["variables"]["x"], calls + 1
+        assert len(value) <= MAX_SUBSTITUTED_CHARS
+    assert found == Unresolved("x", "too-large")
+    assert calls == 2
+    many = {str(index): "${{x}}" for index in range(100)}
+    assert substitute(many, {"x": "v" * 20_000}) == Unresolved("x", "too-large")
+    assert substitute_typed(many, {"x": ["v" * 20_000]}) == Unresolved("x", "too-large")
+    assert substitute_typed(many, {"x": {"k" * 20_000: 1}}) == Unresolved("x", "too-large")
+
+
+def test_a_value_too_large_for_a_guard_leaves_it_unresolved() -> None:
+    """02 §14.4, decision 28: a pattern is compiled at each call."""
+    fits = {"x": "v" * MAX_PATTERN_CHARS}
+    assert isinstance(resolve_glob("a/${{x}}", fits), str)
+    assert resolve_glob("a/${{x}}${{x}}", fits) == Unresolved("x", "too-large")
+
+
+def test_a_reference_too_long_to_repeat_is_named_by_its_beginning() -> None:
+    """02 §14.4: the name goes into a message a model reads."""
+    found = resolve_text("${{" + "A" * 10_000 + "}}", {})
+    assert isinstance(found, Unresolved)
+    assert len(found.reference) < 250

@@ -50,6 +50,16 @@ def allow(entry: str, more: str = "", at_root: str = "") -> str:
     return state(f"tools: {{ allow: [{entry}] }}{more}", at_root)
 
 
+def many_guards(count: int) -> str:
+    """`count` guards below as many denials."""
+    guards = ", ".join(f"a/{index}" for index in range(count))
+    denials = ", ".join(f"b/{index}" for index in range(count))
+    return allow(
+        f"{{ tool: read_file, paths: [{guards}] }}",
+        at_root=f'tools: {{ forbid_always: [{{ tool: "*", paths: [{denials}] }}] }}',
+    )
+
+
 def sibling(text: str) -> dict[str, str]:
     return {
         SPEC: allow("archmax_workflow_other"),
@@ -452,6 +462,7 @@ PAIRS: dict[str, Pair] = {
         allow('{ tool: edit_file, paths: ["scratchpad/**"] }'),
         allow('{ tool: copy_file, args: { destination: "scratchpad/**" } }'),
     ),
+    "tools.untried": Pair("tools.forbid_always", many_guards(450), many_guards(200)),
     "tools.allow-and-forbid": Pair(
         "states.a.tools.allow",
         state("tools: { allow: [ls], forbid: [ls] }"),
