@@ -8,7 +8,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.story import SeedFailed, play
 
-_SEEDS = 2_000
+_SEEDS = 1_500
 _BATCH = 100
 #: worlds that bring out a rule whose absence does harm only in rare ones
 _HARD = {
