@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from archmax.settings import read_settings
 from core.jsontext import JsonObject
@@ -48,8 +48,6 @@ from engine.models.factory import HostModelFactory, ModelFactory
 from engine.models.script import ModelScript
 from engine.spec.tree import AuthoringTree, DirectoryTree
 from engine.turn.assembly import assemble
-from engine.turn.inputs import check_seeds
-from engine.turn.library import WorkflowLibrary
 from engine.turn.recorder import EventSink, EventStream
 from sandbox import Sandbox
 from storage.memory import MemoryStore
@@ -181,7 +179,8 @@ async def create_case_target(
     host = await load_host(settings.host, HostContext(at, workflow, "test"))
     shared: Sandbox | None = host.get("sandbox_runtime") or sandbox
     used = shared or Sandbox()
-    wiring = await asyncio.to_thread(wire_fleet, settings, environment, host, used)
+    given = {**host, "authoring": authoring} if authoring is not None else host
+    wiring = await wire_fleet(settings, environment, given, used)
     models = ModelFactory(
         environment.model_settings(),
         instance=None if model_factory is not None else host.get("model"),
@@ -189,15 +188,7 @@ async def create_case_target(
         script=script,
         root=at,
     )
-    tree = authoring or host.get("authoring")
-    wiring = replace(
-        wiring, models=models, library=WorkflowLibrary(tree) if tree is not None else wiring.library
-    )
-    variables = dict(host.get("variables") or {})
-    check_seeds(variables)
-    assembly = await asyncio.to_thread(
-        assemble, wiring, workflow, trigger=_trigger_id(host.get("trigger")), variables=variables
-    )
+    assembly = await asyncio.to_thread(assemble, replace(wiring, models=models), workflow)
     return Agent(
         assembly,
         SessionFolder(MemoryStore()),
@@ -206,10 +197,6 @@ async def create_case_target(
         options=TurnOptions(recursion_limit=host.get("recursion_limit", settings.recursion_limit)),
         owns=used if shared is None else None,
     )
-
-
-def _trigger_id(given: Any) -> str | None:
-    return given.get("id") if isinstance(given, dict) else given
 
 
 def create_tool_mock_middleware() -> ToolMockMiddleware:

@@ -11,13 +11,12 @@ from typing import Any, Final, Literal
 
 from engine.delegation.calls import Bounds
 from engine.errors import HostError
-from engine.host.tool_map import as_tools
-from engine.host.wiring import wire
+from engine.host.options import host_options
+from engine.host.stores import SessionStore
+from engine.host.wiring import wire_host
 from engine.models.factory import ModelFactory
-from engine.models.usage import read_pricing
 from engine.spec.skills import DEFAULT_SOURCES
-from engine.turn.assembly import HostOptions, Wiring
-from engine.workspace.images import ImageOptions
+from engine.turn.assembly import Wiring
 from sandbox import Sandbox
 from worker.settings import FleetSettings, ModelEnvironment
 
@@ -48,7 +47,24 @@ KEYWORDS: Final = frozenset(
         "pricing",
         "mounts",
         "recursion_limit",
+        "name",
+        "description",
     }
+)
+#: the ones `host_options` reads
+_OPTIONS: Final = (
+    "tools",
+    "tool_paths",
+    "essential_tools",
+    "system_prompt",
+    "images",
+    "trigger",
+    "variables",
+    "policy_rules",
+    "middleware",
+    "sub_workflow_bounds",
+    "prompt_cache",
+    "pricing",
 )
 
 
@@ -91,44 +107,64 @@ async def load_host(target: str | None, context: HostContext) -> dict[str, Any]:
     return dict(given)
 
 
-def wire_fleet(
+async def wire_fleet(
     settings: FleetSettings, environment: ModelEnvironment, host: Mapping[str, Any], sandbox: Sandbox
 ) -> Wiring:
     """The wiring of a worker or of a command, from settings and what the host returned.
 
-    Raises: the assembly errors of tools and mounts.
+    A host's `mounts` replace the default table. Raises: `HostError` for what a fleet cannot take, the assembly errors.
     """
-    bounds = host.get("sub_workflow_bounds") or {}
-    cache = host.get("prompt_cache") or {}
+    workspace = _workspace(settings, host)
+    options = host_options(
+        **{key: host[key] for key in _OPTIONS if host.get(key) is not None},
+        bounds=Bounds(settings.max_delegation_depth, settings.max_concurrent_children),
+        environment_cache=(environment.prompt_cache, environment.prompt_cache_ttl),
+        environment_pricing=environment.pricing(),
+        streaming=environment.streaming,
+        call_timeout_ms=round(settings.call_timeout_seconds * 1000),
+    )
     models = ModelFactory(
         environment.model_settings(),
         instance=host.get("model"),
         host=host.get("model_factory"),
         root=settings.root,
     )
-    images = host.get("images")
-    options = HostOptions(
-        tools=as_tools(host.get("tools") or ()),
-        tool_paths=host.get("tool_paths") or {},
-        essential_tools=tuple(host.get("essential_tools") or ()),
-        system_prompt=host.get("system_prompt"),
-        policy_rules=tuple(host.get("policy_rules") or ()),
-        bounds=Bounds(
-            max_depth=bounds.get("max_depth", settings.max_delegation_depth),
-            max_concurrent=bounds.get("max_concurrent", settings.max_concurrent_children),
-        ),
-        cache=(cache.get("enabled"), cache.get("ttl")),
-        environment_cache=(environment.prompt_cache, environment.prompt_cache_ttl),
-        pricing=read_pricing(host["pricing"]) if host.get("pricing") else environment.pricing(),
-        images=ImageOptions(**images) if isinstance(images, Mapping) else ImageOptions() if images else None,
-        streaming=environment.streaming,
-        call_timeout_ms=round(settings.call_timeout_seconds * 1000),
-    )
-    return wire(
+    mounts = host.get("mounts")
+    return await wire_host(
         settings.root,
         models=models,
-        sandbox=sandbox,
+        sandbox=host.get("sandbox_runtime") or sandbox,
         options=options,
-        mounts=host.get("mounts"),
+        mounts=workspace.get("mounts") if mounts is None else mounts,
+        backend=host.get("backend"),
+        authoring=host.get("authoring"),
         skills=host.get("skills", DEFAULT_SOURCES),
     )
+
+
+def session_store(settings: FleetSettings, host: Mapping[str, Any], purpose: Purpose) -> SessionStore | None:
+    """The store a host brings, None for the settings' own. Raises: `HostError` where a fleet could not share it."""
+    store = _workspace(settings, host).get("session_store")
+    if store is None:
+        return None
+    if not isinstance(store, SessionStore):
+        raise HostError(str(settings.host), f"session_store is {type(store).__name__}, not a session store")
+    if purpose == "worker":
+        raise HostError(
+            str(settings.host),
+            "a fleet's sessions lie where ARCHMAX_STORE says, not in a host's session_store",
+        )
+    return store
+
+
+def _workspace(settings: FleetSettings, host: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = host.get("workspace") or {}
+    if not isinstance(given, Mapping):
+        raise HostError(str(settings.host), f"workspace is {type(given).__name__}, not a mapping")
+    unknown = sorted(key for key in given if key not in ("root_dir", "mounts", "session_store"))
+    if unknown:
+        raise HostError(str(settings.host), f"workspace has no {unknown[0]!r}")
+    root = given.get("root_dir")
+    if root is not None and Path(root).resolve() != settings.root:
+        raise HostError(str(settings.host), "the workspace's root is ARCHMAX_ROOT, not the host's root_dir")
+    return given

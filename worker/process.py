@@ -19,7 +19,7 @@ from storage.objects import StoreUnavailable
 from worker.celery_app import queues_of, queues_taken
 from worker.client import FleetClient
 from worker.health import ConsumerPulse, Heartbeat
-from worker.host import HostContext, load_host, wire_fleet
+from worker.host import HostContext, load_host, session_store, wire_fleet
 from worker.metrics import (
     Exporter,
     FleetMetrics,
@@ -71,7 +71,8 @@ class Runtime(FleetClient):
         self.metrics = FleetMetrics()
         self.sandbox = Sandbox(on_killed=self.metrics.sandbox_killed)
         host = await load_host(settings.host, HostContext(settings.root, None, "worker"))
-        wiring = wire_fleet(settings, self.environment, host, self.sandbox)
+        session_store(settings, host, "worker")
+        wiring = await wire_fleet(settings, self.environment, host, self.sandbox)
         self.assemblies = Assemblies(wiring)
         self.runner = EngineRunner(
             self.assemblies,

@@ -24,7 +24,7 @@ from engine.turn.assembly import Assembly, assemble
 from engine.turn.recorder import EventStream
 from sandbox import Sandbox
 from storage.directory import DirectoryStore
-from worker.host import HostContext, load_host, wire_fleet
+from worker.host import HostContext, load_host, session_store, wire_fleet
 from worker.settings import FleetSettings, ModelEnvironment
 
 
@@ -35,17 +35,12 @@ async def local_agent(
     """An agent over the root's sessions. Raises: assembly and configuration errors, one line each."""
     settings = read_settings(FleetSettings).model_copy(update={"root": invocation.root})
     host = await load_host(settings.host, HostContext(invocation.root, workflow, "run"))
-    store = settings.open_store()
+    own = session_store(settings, host, "run")
+    store = own.objects if own is not None else settings.open_store()
     lock_root = store.root if isinstance(store, DirectoryStore) else None
     async with Sandbox() as sandbox:
-        wiring = wire_fleet(settings, read_settings(ModelEnvironment), host, sandbox)
-        trigger = host.get("trigger")
-        assembly = assemble(
-            wiring,
-            workflow,
-            trigger=trigger.get("id") if isinstance(trigger, dict) else trigger,
-            variables=host.get("variables"),
-        )
+        wiring = await wire_fleet(settings, read_settings(ModelEnvironment), host, sandbox)
+        assembly = assemble(wiring, workflow)
         limit = host.get("recursion_limit", settings.recursion_limit)
         try:
             yield Agent(
@@ -54,6 +49,7 @@ async def local_agent(
                 EventStream(on_event),
                 session_path=host.get("session_path"),
                 options=TurnOptions(recursion_limit=limit),
+                store=own,
             )
         finally:
             await store.close()

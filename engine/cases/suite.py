@@ -46,7 +46,8 @@ _MAX_NAME_CHARS: Final = 60
 
 def assert_workflow_governed_target(agent: Any, workflow: str) -> None:
     """Raises: `CaseTargetError` unless `workflow` governs the agent."""
-    governed_by = getattr(agent, "workflow", None) or None
+    governing = getattr(agent, "workflow", None) or None
+    governed_by = getattr(governing, "name", governing)
     if governed_by != workflow:
         raise CaseTargetError(workflow, governed_by)
 

@@ -1,96 +1,54 @@
-"""`Agent`: one workflow and its sessions, driven in this process (05 §7, §12, §14)."""
+"""`Agent`: one workflow, or none, and its sessions, driven in this process (05 §7, §12, §14)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from typing_extensions import override
 
 from core.jsontext import Json, JsonObject, dumps, loads
-from engine.errors import InvalidSessionPathError, UnknownTriggerError
+from engine.errors import SessionNotResumableError, UnknownTriggerError
+from engine.governance.machine import Machine
+from engine.host.artifacts import runtime_contract
 from engine.host.driver import InlineDriver, TurnOptions
+from engine.host.emit import emit_artifacts
+from engine.host.resolve import Resolved, resolved, session_from_path
 from engine.host.session_folder import SessionFolder
+from engine.host.sessions import Sessions
+from engine.host.stores import SessionStore
 from engine.session.messages import from_langchain
-from engine.session.outcome import Outcome, summary_of
-from engine.session.state import SessionState
-from engine.spec.paths import parse_dotted_path, resolve_path
+from engine.session.outcome import Outcome
+from engine.spec.model import Trigger
 from engine.turn.assembly import Assembly
-from engine.turn.inputs import check_input, check_seeds, disposition_of
+from engine.turn.inputs import check_input, check_seeds
 from engine.turn.recorder import EventStream
-from engine.workspace.seed import seedable_problem
-from engine.workspace.session_id import mint_session_id, require_session_id
+from engine.workspace.session_id import is_child_session_of, mint_session_id, require_session_id
 from sandbox import Sandbox
-from storage.layout import SessionKeys
 
-#: the summaries of a listing (a name of its own: `list` is a method below)
-Listing: TypeAlias = list[JsonObject]
+#: the session of a raw `invoke` that names none (05 §2)
+DEFAULT_SESSION = "__default__"
+#: marks this runtime's calls in a host's traces
+TAG = "archmax"
+#: sessions whose last known usage is kept beside the log
+_REMEMBERED = 1000
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """Where a firing goes. `native`: the id was minted here."""
+class ResolvedTrigger:
+    """A declared trigger and the state it starts in."""
 
-    session_id: str
-    disposition: str
-    native: bool
-    start_state: str | None = None
-    state: str | None = None
+    trigger: Trigger
+    start_state: str
 
-
-class Sessions:
-    """`agent.sessions`: what the store knows (05 §7)."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._folder = agent.folder
-
-    async def list(self) -> Listing:
-        """A summary per session; one that cannot be read is left out, never a failure."""
-        found: Listing = []
-        async for session_id in self._folder.session_ids():
-            try:
-                state = await self._folder.load(session_id)
-            except Exception:  # noqa: S112 - a damaged session must not hide the others
-                continue
-            if state is not None and state.turn > 0:
-                found.append(summary_of(state))
-        return found
-
-    async def get(self, session_id: str) -> JsonObject | None:
-        state = await self._folder.load(session_id)
-        return None if state is None or state.turn == 0 else summary_of(state)
-
-    async def state(self, session_id: str) -> SessionState | None:
-        return await self._folder.load(session_id)
-
-    async def message_count(self, session_id: str) -> int:
-        state = await self._folder.load(session_id)
-        return 0 if state is None else len(state.messages)
-
-    async def delete(self, session_id: str, *, children: bool = False) -> bool:
-        """Remove the session's folder; `children` removes its descendants too. False when there was none."""
-        require_session_id(session_id, self._agent.assembly.mounts)
-        keys = SessionKeys(session_id)
-        async with self._folder.hold(session_id):
-            store = self._folder.files.store
-            doomed = [listed.key async for listed in store.list(keys.root)]
-            if children:
-                doomed += [listed.key async for listed in store.list(keys.descendants)]
-            await store.delete(doomed)
-        return bool(doomed)
-
-    async def seed(self, session_id: str, files: Mapping[str, Json]) -> None:
-        """Write input files before a turn: all paths are checked before any is written."""
-        agent = self._agent
-        require_session_id(session_id, agent.assembly.mounts)
-        for path in files:
-            problem = seedable_problem(path, agent.assembly.wiring.mount_table)
-            if problem is not None:
-                raise ValueError(f"{path!r} cannot be seeded: {problem}")
-        await agent.driver.seed(agent.assembly, session_id, files)
+    @property
+    def id(self) -> str:
+        return self.trigger.id
 
 
 class Agent:
@@ -105,13 +63,15 @@ class Agent:
         session_path: str | None = None,
         options: TurnOptions = TurnOptions(),
         owns: Sandbox | None = None,
+        store: SessionStore | None = None,
     ) -> None:
-        """`owns`: the sandbox `close` ends; one that others share is theirs to end."""
+        """`owns`: the sandbox `close` ends; one that others share is theirs to end. `store`: what `folder` lies on."""
         self.assembly, self.folder = assembly, folder
-        self._owns = owns
+        self._owns, self._store = owns, store
         self._events, self._session_path, self._options = events, session_path, options
+        self._usage: OrderedDict[str, JsonObject] = OrderedDict()
         self.driver = InlineDriver(folder, events)
-        self.sessions = Sessions(self)
+        self.sessions = Sessions(assembly, folder, self.driver, store, self._forget)
 
     async def close(self) -> None:
         """End what this agent alone uses. Its sessions stay."""
@@ -125,28 +85,42 @@ class Agent:
         await self.close()
 
     @property
-    def workflow(self) -> str:
-        return self.assembly.spec.slug
+    def workflow(self) -> GovernedWorkflow | None:
+        """The workflow that governs, None on a plain agent."""
+        return None if self.assembly.plain else GovernedWorkflow(self)
 
     @property
     def runtime_contract(self) -> JsonObject:
-        runtime = self.assembly.spec.runtime
-        return {"engine": runtime.engine, "version": runtime.version, "source": runtime.source}
+        return runtime_contract(self.assembly.spec.runtime)
 
     @property
     def tool_mocks(self) -> bool:
-        """Whether a case's mocks can be honoured."""
+        """Whether a case's mocks can be honoured: the loop itself asks for them."""
         return True
 
     def with_options(self, **changes: Any) -> Agent:
         """The same workflow and sessions with other turn options (clock, mocks, recursion limit, config)."""
+        return self._again(self._events, replace(self._options, **changes))
+
+    def with_config(self, config: RunnableConfig) -> Agent:
+        """The same workflow and sessions; the config's tags, callbacks, metadata and recursion limit hold for every turn."""
+        return self._again(self._events, self._configured(config))
+
+    def _again(self, events: EventStream, options: TurnOptions) -> Agent:
         return Agent(
             self.assembly,
             self.folder,
-            self._events,
+            events,
             session_path=self._session_path,
-            options=replace(self._options, **changes),
+            options=options,
+            store=self._store,
         )
+
+    def _configured(self, config: RunnableConfig | None) -> TurnOptions:
+        options = self._options
+        merged = merge_configs({"tags": [TAG]}, options.config, config)
+        limit = (config or {}).get("recursion_limit", options.recursion_limit)
+        return replace(options, config=merged, recursion_limit=limit)
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +129,7 @@ class Agent:
         session_id: str | None = None,
         *,
         message: str | None = None,
-        trigger: str | None = None,
+        trigger: Mapping[str, str] | str | None = None,
         variables: Mapping[str, Json] | None = None,
         session_path: str | None = None,
         decision: Mapping[str, str] | None = None,
@@ -169,24 +143,26 @@ class Agent:
         if decision is not None:
             return await self.decide(_given(session_id), decision["target"], decision.get("comment"))
         if delivery is not None:
-            wanted = delivery.get("trigger")
-            name = wanted.get("id") if isinstance(wanted, Mapping) else wanted
             return await self.deliver(
-                _given(session_id), str(name or ""), delivery.get("variables"), delivery.get("message")
+                _given(session_id),
+                _trigger_id(delivery.get("trigger")) or "",
+                delivery.get("variables"),
+                delivery.get("message"),
             )
-        resolved = await self.resolve_session(
-            trigger=trigger, variables=variables, session_id=session_id, session_path=session_path
+        fired = _trigger_id(trigger)
+        found = await self.resolve_session(
+            trigger=fired, variables=variables, session_id=session_id, session_path=session_path
         )
         body: JsonObject = {"kind": "message"}
         if message is not None:
             body["message"] = message
-        if trigger is not None:
-            body["trigger"] = trigger
+        if fired is not None:
+            body["trigger"] = fired
         if variables:
             body["variables"] = dict(variables)
         if history:
             body["history"] = history
-        return await self._turn(resolved.session_id, body, new=resolved.native)
+        return await self._turn(found.session_id, body, new=found.native)
 
     async def decide(
         self, session_id: str, target: str, comment: str | None = None, *, by: str | None = None
@@ -221,27 +197,53 @@ class Agent:
     async def invoke(
         self, input: Mapping[str, Any], session_id: str | None = None, config: RunnableConfig | None = None
     ) -> Outcome:
-        """Always a new turn: `{messages | message, trigger?, variables?}` (ruling 13)."""
+        """Always a new turn: `{messages | message, trigger?, variables?}` (ruling 13).
+
+        `config` carries tags, callbacks and `recursion_limit`; its `thread_id` names the session where `session_id` does not.
+        """
         body: JsonObject = {"kind": "message", "raw": True}
         messages = list(input.get("messages") or ())
         if messages:
             *earlier, last = messages
-            body["message"] = _text_of(last)
+            body["message"] = str(from_langchain([last])[0]["text"])
             if earlier:
                 body["history"] = earlier
         elif input.get("message") is not None:
             body["message"] = input["message"]
-        trigger = input.get("trigger")
+        trigger = _trigger_id(input.get("trigger"))
         if trigger is not None:
-            body["trigger"] = trigger.get("id") if isinstance(trigger, Mapping) else trigger
+            body["trigger"] = trigger
         if input.get("variables"):
             body["variables"] = dict(input["variables"])
-        options = self._options
-        if config:
-            options = replace(
-                options, config=config, recursion_limit=config.get("recursion_limit", options.recursion_limit)
-            )
-        return await self._turn(session_id or "__default__", body, options=options)
+        named = session_id or (config or {}).get("configurable", {}).get("thread_id")
+        return await self._turn(named or DEFAULT_SESSION, body, options=self._configured(config))
+
+    async def stream(
+        self, input: Mapping[str, Any], session_id: str | None = None, config: RunnableConfig | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """The session's events as the turn runs; its outcome is the last item, `{"type": "outcome", …}`.
+
+        The agent's own `on_event` is told as well. Closing the iterator cancels the turn. Raises: as `invoke`.
+        """
+        queue: asyncio.Queue[JsonObject | None] = asyncio.Queue()
+        agent = self._again(_Both(queue, self._events), self._options)
+
+        async def run() -> None:
+            try:
+                outcome = await agent.invoke(input, session_id, config)
+                queue.put_nowait({"type": "outcome", **outcome.to_json()})
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.create_task(run())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     async def _turn(
         self, session_id: str, body: JsonObject, *, new: bool = False, options: TurnOptions | None = None
@@ -264,102 +266,135 @@ class Agent:
             )
         # what will be stored is what is run: nothing that JSON cannot hold gets in
         stored: JsonObject = body if "history" in body else loads(dumps(body))
-        outcome, _ = await self.driver.run(self.assembly, session_id, stored, options or self._options)
+        outcome, _ = await self.driver.run(
+            self.assembly, session_id, stored, options or self._configured(None)
+        )
+        if outcome.usage is not None:
+            self._usage[session_id] = outcome.usage
+            self._usage.move_to_end(session_id)
+            if len(self._usage) > _REMEMBERED:
+                self._usage.popitem(last=False)
+        if self.assembly.plain:  # the one state is the runtime's own
+            return replace(outcome, state=None, audit_trail=[], variables={})
         return outcome
 
     # -- where a firing goes -------------------------------------------------------------------------------------
 
+    def resolve_trigger(self, trigger: Mapping[str, str] | str | None = None) -> ResolvedTrigger:
+        """The trigger a firing means, the assembly's own by default. Raises: `UnknownTriggerError`."""
+        spec = self.assembly.spec
+        wanted = _trigger_id(trigger) or self.assembly.default_trigger
+        declared, start = spec.trigger(wanted), spec.entry_state(wanted)
+        if declared is None or start is None:
+            raise UnknownTriggerError(wanted, spec.trigger_ids)
+        return ResolvedTrigger(declared, start)
+
     async def resolve_session(
         self,
         *,
-        trigger: str | None = None,
+        trigger: Mapping[str, str] | str | None = None,
         variables: Mapping[str, Json] | None = None,
         session_id: str | None = None,
         session_path: str | None = None,
     ) -> Resolved:
-        """Explicit id, the firing's path, the assembly's, the trigger's `session`, a minted one (05 §2.1)."""
+        """Explicit id, the firing's path, the assembly's, the trigger's `session`, a minted one (05 §2.1).
+
+        Raises: `UnknownSessionTriggerError`, `InvalidSessionPathError`, `SessionNotResumableError`, bad seeds and ids.
+        """
         spec = self.assembly.spec
-        wanted = trigger or self.assembly.default_trigger
+        wanted = _trigger_id(trigger) or self.assembly.default_trigger
         values = dict(variables or {})
         check_seeds(values)
         native = False
         if session_id is None:
-            session_id, native = self._from_path(wanted, values, session_path)
+            session_id, path = session_from_path(
+                spec, wanted, values, given=session_path, assembled=self._session_path
+            )
+            if session_id is None:
+                native, session_id = True, mint_session_id()
+                if path is not None:
+                    self._warn(
+                        "session-path",
+                        f"session path {path!r} of trigger {wanted!r} found no id; the session gets one of its own",
+                    )
         session_id = require_session_id(session_id, self.assembly.mounts)
         state = None if native else await self.folder.load(session_id)
-        disposition = disposition_of(state, {"kind": "message"})
-        parked = (state.pending_decision or state.pending_input) if state is not None else None
-        retained = state.position if state is not None and state.position in spec.states else None
-        return Resolved(
-            session_id=session_id,
-            disposition={"deliver": "resume", "reply": "reply"}.get(disposition, "turn"),
-            native=native,
-            start_state=retained or spec.entry_state(wanted),
-            state=parked.get("state") if parked else None,
-        )
+        if state is not None and state.status == "running" and self.folder.holds(session_id):
+            raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
+        return resolved(spec, state, session_id, wanted, native=native)
 
-    def _from_path(self, trigger: str, values: Mapping[str, Json], given: str | None) -> tuple[str, bool]:
-        declared = self.assembly.spec.trigger(trigger)
-        for path in (given, self._session_path):
-            if path is not None and parse_dotted_path(path) is None:
-                raise InvalidSessionPathError(
-                    path, "a dotted path over the firing's variables, without ${{…}}"
-                )
-        path = given or self._session_path or (declared.session if declared is not None else None)
-        if path is None:
-            return mint_session_id(), True
-        found = resolve_path(path, values)
-        if isinstance(found, str) and found.strip():
-            return found, False
-        if (
-            isinstance(found, int | float)
-            and not isinstance(found, bool)
-            and found == found
-            and abs(found) != float("inf")
-        ):
-            return str(int(found)) if float(found).is_integer() else repr(found), False
-        self._events.emit(
-            {
-                "type": "warning",
-                "scope": "session-path",
-                "message": f"session path {path!r} of trigger {trigger!r} found no id; the session gets one of its own",
-            }
-        )
-        return mint_session_id(), True
+    def _warn(self, scope: str, message: str) -> None:
+        self._events.emit({"type": "warning", "scope": scope, "message": message})
 
     # -- rest ----------------------------------------------------------------------------------------------------
 
     async def get_spec_snapshot(self, spec_hash: str) -> JsonObject | None:
+        """The spec some turn ran under, as stored (05 §3). None when there is none of that hash."""
         found = await self.folder.get_spec(spec_hash)
         return None if found is None else loads(found)
 
-    async def stream(
-        self, input: Mapping[str, Any], session_id: str | None = None
-    ) -> AsyncIterator[JsonObject]:
-        """The session's events as the turn runs; its outcome is the last item, `{"type": "outcome", …}`."""
-        queue: asyncio.Queue[JsonObject | None] = asyncio.Queue()
-        agent = Agent(
+    async def emit_run_artifacts(
+        self, session_id: str, trajectory: Mapping[str, Any], trail: list[JsonObject] | None = None
+    ) -> str | None:
+        """Write the session's `artifacts/` (05 §16). Returns where they lie, or None when none could be written."""
+        session_id = require_session_id(session_id, self.assembly.mounts)
+        place = await emit_artifacts(
             self.assembly,
             self.folder,
-            EventStream(queue.put_nowait),
-            session_path=self._session_path,
-            options=self._options,
+            session_id,
+            trajectory=trajectory,
+            trail=trail,
+            usage=self._usage.get(session_id),
+            on_problem=lambda problem: self._warn("run-artifacts", problem),
         )
+        root = self._store.lock_root if self._store is not None else None
+        return place if place is None or root is None else str(root / place)
 
-        async def run() -> None:
-            try:
-                outcome = await agent.invoke(input, session_id)
-                queue.put_nowait({"type": "outcome", **outcome.to_json()})
-            finally:
-                queue.put_nowait(None)
+    async def dispose(self, session_id: str) -> None:
+        """Free what the session and its children hold in this process; nothing stored is touched. May be repeated."""
+        await self.driver.release(session_id)
+        self._forget(session_id)
 
-        task = asyncio.create_task(run())
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-            await task
-        finally:
-            task.cancel()
+    def _forget(self, session_id: str) -> None:
+        for held in [
+            known for known in self._usage if known == session_id or is_child_session_of(known, session_id)
+        ]:
+            del self._usage[held]
+
+
+class GovernedWorkflow:
+    """`agent.workflow`: the workflow an agent is governed by, and the ways into its sessions (05 §14)."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.name = agent.assembly.spec.slug
+        self.machine: Machine = agent.assembly.machine
+        self.resolve_trigger = agent.resolve_trigger
+        self.resolve_session = agent.resolve_session
+        self.send, self.decide = agent.send, agent.decide
+        self.reply, self.deliver = agent.reply, agent.deliver
+
+    def __repr__(self) -> str:
+        return f"GovernedWorkflow({self.name!r})"
+
+
+class _Both(EventStream):
+    """A stream of its own that tells another one too: each handler has its own sequence."""
+
+    def __init__(self, queue: asyncio.Queue[JsonObject | None], other: EventStream) -> None:
+        super().__init__(queue.put_nowait)
+        self._other = other
+
+    @override
+    def emit(
+        self,
+        event: JsonObject,
+        *,
+        session_id: str | None = None,
+        dispatch_id: str | None = None,
+        recorded: bool = True,
+    ) -> None:
+        super().emit(event, session_id=session_id, dispatch_id=dispatch_id, recorded=recorded)
+        self._other.emit(event, session_id=session_id, dispatch_id=dispatch_id, recorded=recorded)
 
 
 def _given(session_id: str | None) -> str:
@@ -368,5 +403,5 @@ def _given(session_id: str | None) -> str:
     return session_id
 
 
-def _text_of(message: Any) -> str:
-    return str(from_langchain([message])[0]["text"])
+def _trigger_id(given: Mapping[str, str] | str | None) -> str | None:
+    return given.get("id") if isinstance(given, Mapping) else given

@@ -26,7 +26,10 @@ from engine.turn.recorder import EventStream, Recorder
 from engine.turn.scripts import SessionScripts
 from engine.workspace.router import Workspace
 from engine.workspace.seed import seed_files
+from engine.workspace.session_id import child_session_id
 from engine.workspace.session_files import FoldedSessionFiles
+from engine.workspace.session_id import is_child_session_of
+from storage.objects import StoreUnavailable
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class InlineDriver:
 
     def __init__(self, folder: SessionFolder, events: EventStream) -> None:
         self.folder, self.events = folder, events
+        self._active: dict[str, TurnContext] = {}
 
     async def run(
         self, assembly: Assembly, session_id: str, body: JsonObject, options: TurnOptions = TurnOptions()
@@ -93,28 +97,57 @@ class InlineDriver:
         async with self.folder.hold(session_id):
             state, log = await self.folder.open(session_id, assembly.spec.slug, body)
             if assembly.spec_hash and state.spec_hash != assembly.spec_hash:
-                await self.folder.put_spec(assembly.spec_hash, snapshot_bytes(assembly.spec.document))
+                await self._keep_spec(assembly, session_id)
             if options.play is None:
                 # every child below plays this session's copy of the script
-                options = replace(options, play=ScriptPlay(state.script_used))
-            ctx = turn_context(assembly, state, log, self.events, options)
-            result = await advance(ctx, body)
-            while isinstance(result, Suspended):
-                try:
-                    answers = await self._run_children(assembly, result.calls, options)
-                except asyncio.CancelledError:  # the children have ended; so must their caller
-                    await asyncio.shield(cancel(ctx))
-                    raise
-                result = await advance(ctx, body, answers=answers)
+                options = replace(options, play=ScriptPlay(await self._used(assembly, state)))
+            ctx = self._active[session_id] = turn_context(assembly, state, log, self.events, options)
+            try:
+                result = await advance(ctx, body)
+                while isinstance(result, Suspended):
+                    try:
+                        answers = await self._run_children(assembly, result.calls, options)
+                    except asyncio.CancelledError:  # the children have ended; so must their caller
+                        await asyncio.shield(cancel(ctx))
+                        raise
+                    result = await advance(ctx, body, answers=answers)
+            finally:
+                del self._active[session_id]
             return result.outcome, ctx.answer
+
+    async def _keep_spec(self, assembly: Assembly, session_id: str) -> None:
+        """A snapshot that cannot be written is a warning, never the turn's failure (05 §3)."""
+        try:
+            await self.folder.put_spec(assembly.spec_hash, snapshot_bytes(assembly.spec.document))
+        except StoreUnavailable as error:
+            warning: JsonObject = {"type": "warning", "scope": "spec-snapshot", "message": str(error)}
+            self.events.emit(warning, session_id=session_id)
+
+    async def release(self, session_id: str) -> None:
+        """End the REPLs of the session and its children; their journals rebuild what they held."""
+        for held, ctx in list(self._active.items()):
+            if held == session_id or is_child_session_of(held, session_id):
+                await ctx.scripts.release()
+
+    async def _used(self, assembly: Assembly, state: SessionState) -> set[int]:
+        """The answers of a model script that a session and its children have used up, by their logs (ruling 20)."""
+        used = set(state.script_used)
+        if used or assembly.wiring.models.script is not None:
+            for n in range(1, state.dispatch_count + 1):
+                child = await self.folder.load(child_session_id(state.session_id, n))
+                if child is not None:
+                    used |= await self._used(assembly, child)
+        return used
 
     async def seed(self, assembly: Assembly, session_id: str, files: Mapping[str, Json]) -> None:
         """Write input files before a turn; the log holds them like any file (05 §7)."""
         async with self.folder.hold(session_id):
             state, log = await self.folder.open(session_id, assembly.spec.slug, {})
             rec = Recorder(state, log, EventStream(None))
-            await seed_files(session_files(state, log, rec), files, assembly.wiring.mount_table)
-            await rec.end({"kind": "seeded"})
+            try:
+                await seed_files(session_files(state, log, rec), files, assembly.wiring.mount_table)
+            finally:
+                await rec.end({"kind": "seeded"})
 
     async def _run_children(
         self, assembly: Assembly, calls: Sequence[Mapping[str, Any]], options: TurnOptions

@@ -136,7 +136,7 @@ def _images(given: bool | Mapping[str, Any] | None) -> ImageOptions | None:
 def _keys(option: str, given: Mapping[str, Any] | None, known: Sequence[str]) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"{option} is a mapping of {', '.join(known)}, not {type(given).__name__}")
-    unknown = sorted(str(key) for key in given or {} if key not in known)
+    unknown = sorted(key for key in given or {} if key not in known)
     if unknown:
         raise TypeError(f"{option} has no {unknown[0]!r}; known: {', '.join(known)}")
     return dict(given or {})

@@ -125,6 +125,18 @@ class SessionFolder:
         finally:
             self._held.discard(session_id)
 
+    def holds(self, session_id: str) -> bool:
+        """Whether this process is at work on the session."""
+        return session_id in self._held
+
+    async def require_idle(self, session_id: str) -> None:
+        """For the one who holds it. Raises: `SessionNotResumableError` while a fleet has a turn of it."""
+        log = SessionLog(self.files, session_id)
+        head = await log.head()
+        if head is None or head.deleted or head.by == LOCAL or await log.over(head) is not None:
+            return
+        raise SessionNotResumableError(session_id, "running", "its turn is in a fleet's hands")
+
     def _lock(self, session_id: str) -> AbstractAsyncContextManager[None]:
         if self._lock_root is None:
             return nullcontext()

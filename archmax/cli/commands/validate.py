@@ -7,11 +7,23 @@ from typing import TextIO
 
 from archmax.cli.invocation import Invocation
 from archmax.cli.render.style import ATTENTION, DONE, FAILED, one_line, style_for
+from archmax.settings import read_settings
 from archmax.validation import Validation, validate_workflow
+from worker.host import HostContext, load_host
+from worker.settings import FleetSettings
 
 
 async def run(invocation: Invocation) -> int:
-    result = await validate_workflow(invocation.slug(), invocation.root)
+    slug = invocation.slug()
+    host = await load_host(read_settings(FleetSettings).host, HostContext(invocation.root, slug, "validate"))
+    workspace = host.get("workspace") or {}
+    result = await validate_workflow(
+        slug,
+        invocation.root,
+        skills=host.get("skills"),
+        mounts=host.get("mounts", workspace.get("mounts")),
+        tools=host.get("tools") or (),
+    )
     write_diagnostics(result, invocation.err)
     if invocation.flag("json"):
         invocation.out.write(json.dumps(result.to_json(), indent=2, ensure_ascii=False) + "\n")
