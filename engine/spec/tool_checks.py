@@ -19,7 +19,7 @@ from engine.governance.kernel import decide
 from engine.governance.machine import Machine, SkillBundle, StateSurface, compile_machine
 from engine.governance.names import ADVANCE, CONTROLS, DEFAULT_TOOLS, DELEGATION_PREFIX, TASK
 from engine.governance.references import has_reference
-from engine.governance.tool_paths import PathAccess, PathArgument
+from engine.governance.tool_paths import PathAccess, PathArgument, ToolPaths
 from engine.governance.zones import (
     INTERNAL_AREAS,
     OFFLOAD_AREAS,
@@ -87,11 +87,13 @@ class Probing:
         spec: Spec,
         registry: SkillRegistry,
         mounts: MountPrefixes | None,
+        tool_paths: ToolPaths | None = None,
         essential_tools: tuple[str, ...] = (),
     ) -> None:
         self.machine = compile_machine(
             _for_probes(spec),
             essential_tools=essential_tools,
+            tool_paths=tool_paths,
             mounts=mounts,
             skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.skills],
             unloadable_skills=[SkillBundle(skill.slug, skill.prefix) for skill in registry.withheld],

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from core.jsontext import JsonObject
+from engine.governance.tool_paths import ToolPaths
 from engine.governance.zones import MountPrefixes
 from engine.spec.delegation_checks import check_delegations
 from engine.spec.diagnostics import Diagnostic, message_at, shown
@@ -62,12 +63,13 @@ def validate_workflow(
     skills: SkillRegistry | None = None,
     mounts: MountPrefixes | None = None,
     case_checks: CaseChecks | None = None,
+    tool_paths: ToolPaths | None = None,
     essential_tools: Sequence[str] = (),
 ) -> ValidationResult:
     """Check one workflow in full, a disabled one too.
 
     `skills` are the bundles of the workspace (none given: none exist), `mounts` the host's table: without one mount
-    checks are silent. `essential_tools` are the host's, which no list needs to grant.
+    checks are silent. `tool_paths` are its tools' paths, `essential_tools` those no list needs to grant.
     """
     slug_findings = _check_slug(slug)
     loaded = load_workflow(tree, slug)
@@ -80,7 +82,7 @@ def validate_workflow(
         check_skills(report, spec, registry)
         if mounts is not None:
             check_mounts(report, spec, mounts)
-        probing = Probing(spec, registry, mounts, tuple(essential_tools))
+        probing = Probing(spec, registry, mounts, tool_paths, tuple(essential_tools))
         for state in spec.states.values():
             check_state_tools(report, spec, probing, state.slug)
             _check_script(report, tree, slug, state)

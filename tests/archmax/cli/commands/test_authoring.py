@@ -10,7 +10,7 @@ import pytest
 
 from archmax.validation import validate_workflow
 from engine.spec.reference import diagnostics_by_id
-from tests.support.command import archmax, write_workflows
+from tests.support.command import REPOSITORY, archmax, write_workflows
 
 
 def test_a_new_workflow_is_valid_without_a_warning_and_can_be_drawn(tmp_path: Path):
@@ -145,3 +145,72 @@ async def test_the_cases_of_a_workflow_are_checked_with_it(tmp_path: Path):
         "case.schema",
         "workflows/greet/tests/a.test.yaml",
     )
+
+
+def test_validate_reads_the_hosts_mounts_skills_and_tools(tmp_path: Path):
+    """Ruling 18; 01 §19.5: mount names are the host's, and so are the paths its tools declare."""
+    write_workflows(tmp_path, "greet")
+    file = tmp_path / "workflows/greet/workflow.yaml"
+    file.write_text(
+        file.read_text()
+        + "    mounts: { allow: [ledger] }\n"
+        + "    skills: { allow: [fees] }\n"
+        + '    tools: { allow: [{ tool: stamp, paths: ["archive/x"] }] }\n'
+    )
+    bundle = tmp_path / "kit/fees"
+    bundle.mkdir(parents=True)
+    (bundle / "SKILL.md").write_text("---\ndescription: Fees.\n---\n")
+    (tmp_path / "desk_host.py").write_text(
+        "from engine.workspace.directory_backend import DirectoryBackend\n\n\n"
+        "def host(context):\n"
+        "    assert (context.workflow, context.purpose) == ('greet', 'validate')\n"
+        "    at = context.root\n"
+        "    stamp = {'description': 'x', 'handler': print, 'paths': {'sheet': 'write'}}\n"
+        "    return {\n"
+        "        'mounts': {\n"
+        "            '/ledger/': {'backend': DirectoryBackend(at), 'governed': True},\n"
+        "            '/archive/': DirectoryBackend(at),\n"
+        "            '/kit/': DirectoryBackend(at / 'kit'),\n"
+        "        },\n"
+        "        'skills': ['kit/'],\n"
+        "        'tools': {'stamp': stamp},\n"
+        "        'model': 'not looked at',\n"
+        "    }\n"
+    )
+    plain = archmax("validate", "--json", cwd=tmp_path)
+    ids = [item["id"] for item in json.loads(plain.stdout)["diagnostics"]]
+    assert ids == ["instructions.absent", "skills.unknown", "mounts.unknown"]
+    wired = archmax(
+        "validate", "--json", cwd=tmp_path, env={"ARCHMAX_HOST": "desk_host:host", **_importing(tmp_path)}
+    )
+    assert wired.returncode == 1, wired.stderr
+    found = [(item["id"], item["message"]) for item in json.loads(wired.stdout)["diagnostics"]]
+    assert [id_ for id_, _ in found] == [
+        "instructions.absent",
+        "skills.no-root-block",
+        "mounts.no-root-block",
+        "tools.read-only",
+    ]
+    assert "'stamp' on 'archive/x'" in found[-1][1]
+
+
+def _importing(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(folder)))}
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def host(context):\n    return {'tolls': []}\n", "tolls"),
+        ("def host(context):\n    raise OSError('no database')\n", "no database"),
+        ("hots = 1\n", "has no function 'host'"),
+        ("def host(context):\n    return {'tools': {'archmax_x': {'handler': print}}}\n", "archmax_x"),
+    ],
+)
+def test_a_host_that_cannot_be_used_stops_validate_by_name(tmp_path: Path, source: str, says: str):
+    """Ruling 18, 02 §4.5."""
+    write_workflows(tmp_path, "greet")
+    (tmp_path / "desk_host.py").write_text(source)
+    run = archmax("validate", cwd=tmp_path, env={"ARCHMAX_HOST": "desk_host:host", **_importing(tmp_path)})
+    assert (run.returncode, run.stdout) == (1, "")
+    assert says in run.stderr.splitlines()[-1]
