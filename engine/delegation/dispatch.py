@@ -30,7 +30,6 @@ from engine.turn.context import MockResult, TurnContext
 from engine.turn.inputs import MANUAL
 from engine.turn.moves import trail_step
 from engine.turn.value_files import file_issues
-from engine.workspace.session_files import now_ms
 
 Caller = Literal["agent", "script", "code", "grader"]
 
@@ -111,7 +110,7 @@ async def _check_arguments(ctx: TurnContext, workflow: str, trigger: Trigger, ar
 async def carried_files(
     ctx: TurnContext, trigger: Trigger | None, arguments: Mapping[str, Any]
 ) -> JsonObject:
-    """Files named by `file` arguments under the session zone, as references with their content (04 §12)."""
+    """The content of the files `file` arguments name under the session zone, by path (04 §12)."""
     carried: JsonObject = {}
     for entry in trigger.requires if trigger is not None else ():
         value = arguments.get(entry.name)
@@ -122,11 +121,7 @@ async def carried_files(
             continue
         body = await ctx.workspace.files.read(path)
         if body is not None:
-            carried[path] = {
-                "size": len(body),
-                "modified": now_ms(),
-                "data": base64.b64encode(body).decode("ascii"),
-            }
+            carried[path] = {"data": base64.b64encode(body).decode("ascii")}
     return carried
 
 

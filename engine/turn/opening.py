@@ -6,6 +6,7 @@ on with the open turn where it was suspended. An input the session cannot take i
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -132,7 +133,7 @@ async def _open(ctx: TurnContext, body: Mapping[str, Any]) -> None:
         del seeds["title"]
     seeds["trigger"] = trigger_id
     for path, ref in (body.get("files") or {}).items():
-        rec.add("files", set={path: ref})
+        await ctx.workspace.files.write(path, base64.b64decode(ref["data"]))
     reason = await _boundary_problem(ctx, trigger, seeds)
     if reason is not None:
         _reject(ctx, body, reason)

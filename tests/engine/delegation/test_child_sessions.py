@@ -49,7 +49,16 @@ def main(answer: dict[str, Any]) -> dict[str, Any]:
 async def test_children_are_numbered_in_message_order_across_turns(bench: Make) -> None:
     """04 §5.1, OP-3."""
     two = do(fee(n="a"), fee(n="b"))
-    b = bench({"main": MAIN, "fee": FEE}, [main(two), main(say("x")), main(do(fee(n="c"))), main(say("y")), child({**say("ok"), "repeat": True})])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [
+            main(two),
+            main(say("x")),
+            main(do(fee(n="c"))),
+            main(say("y")),
+            child({**say("ok"), "repeat": True}),
+        ],
+    )
     await b.send()
     await b.send("more")
     assert {(await b.state(f"s1~{n}")).values["n"] for n in (1, 2, 3)} == {"a", "b", "c"}
@@ -62,7 +71,12 @@ async def test_a_child_holds_its_arguments_and_its_trigger_and_nothing_else(benc
     """04 §5.2, §5.3: locked, a title unlocked; the assembly's variables and trigger are not applied."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(setting(secret=1, title="Caller"))), main(do(fee(n=1, title=" Theirs ", extra=[2]))), child(say("ok")), main(say("done"))],
+        [
+            main(do(setting(secret=1, title="Caller"))),
+            main(do(fee(n=1, title=" Theirs ", extra=[2]))),
+            child(say("ok")),
+            main(say("done")),
+        ],
         variables={"host": 1},
     )
     await b.send()
@@ -77,7 +91,10 @@ async def test_a_child_holds_its_arguments_and_its_trigger_and_nothing_else(benc
 
 async def test_a_childs_transcript_begins_with_the_opening_note_alone(bench: Make) -> None:
     """04 §5.4: human role, marked; no caller prose; no naming step in its prompt (§5.6)."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n='a "b"'), text="CALLER WORDS")), child(say("ok")), main(say("done"))])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [main(do(fee(n='a "b"'), text="CALLER WORDS")), child(say("ok")), main(say("done"))],
+    )
     await b.send("PERSON WORDS")
     seen = next(s for s in b.seen if s.workflow == "fee")
     assert [m.type for m in seen.messages] == ["system", "human"]
@@ -92,7 +109,18 @@ async def test_a_childs_transcript_begins_with_the_opening_note_alone(bench: Mak
 
 def test_the_opening_message_shows_small_values_and_names_the_rest() -> None:
     """04 §5.4, OP-12: 200 per value, 1,000 together, in name order; later values that fit are shown."""
-    text = opening_message({"b": "x" * 198, "a": "x" * 199, "c": True, "d": 4.0, "e": [1], "f": None, "g": float("nan"), "h": 1.5})
+    text = opening_message(
+        {
+            "b": "x" * 198,
+            "a": "x" * 199,
+            "c": True,
+            "d": 4.0,
+            "e": [1],
+            "f": None,
+            "g": float("nan"),
+            "h": 1.5,
+        }
+    )
     lines = text.split("\n")
     assert [line.split(":")[0] for line in lines[1:-1]] == ["- b", "- c", "- d", "- h"]
     assert "- c: true" in lines and "- d: 4" in lines and "- h: 1.5" in lines
@@ -108,7 +136,12 @@ async def test_the_answer_is_message_and_declared_returns_with_the_fixed_note(be
     """04 §6: declaration order; unset names are left out and named; null is set; other variables stay below."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n=1))), child(do(setting(waived=None, fee="2", other=1))), child(say("It is 2.")), main(say("done"))],
+        [
+            main(do(fee(n=1))),
+            child(do(setting(waived=None, fee="2", other=1))),
+            child(say("It is 2.")),
+            main(say("done")),
+        ],
     )
     outcome = await b.send()
     text = b.results(outcome, "archmax_workflow_fee")[0]
@@ -125,12 +158,20 @@ async def test_the_answer_is_message_and_declared_returns_with_the_fixed_note(be
     result = b.one("sub-workflow-result")
     assert result["status"] == "ok" and sorted(result["returns"]) == ["fee", "waived"]
     step = outcome.audit_trail[-1]
-    assert (step["kind"], step["to"], step["workflow"], step["status"]) == ("sub-workflow", "intake", "fee", "ok")
+    assert (step["kind"], step["to"], step["workflow"], step["status"]) == (
+        "sub-workflow",
+        "intake",
+        "fee",
+        "ok",
+    )
 
 
 async def test_all_returns_unset_leave_only_the_note(bench: Make) -> None:
     """04 §6; a child that said nothing gets the placeholder; it also completes in a state that is not terminal (OP-14)."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1))), child({**say(""), "repeat": True}), main(say("done"))])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [main(do(fee(n=1))), child({**say(""), "repeat": True}), main(say("done"))],
+    )
     outcome = await b.send()
     answer = json.loads(b.results(outcome, "archmax_workflow_fee")[0])
     assert answer["returns"] == {
@@ -148,11 +189,23 @@ async def test_without_returns_the_answer_is_the_closing_message(bench: Make) ->
 @pytest.mark.parametrize(
     ("answers", "kind", "parts"),
     [
-        ([do(call("archmax_raise", code="no-card", reason="unknown card"))], "raised", ["no-card", "unknown card", "'start'"]),
+        (
+            [do(call("archmax_raise", code="no-card", reason="unknown card"))],
+            "raised",
+            ["no-card", "unknown card", "'start'"],
+        ),
         ([do(call("archmax_raise", code="recursion-limit", reason="mine"))], "raised", ["recursion-limit"]),
         ([{"error": "model down"}], "error", ["model down"]),
-        ([do(call("touch", n=1)), do(call("touch", n=1)), do(call("touch", n=1))], "rejected", ["maxTurns", "'start'"]),
-        ([{**do(call("archmax_get_variables"), call("archmax_reset", reason="r")), "repeat": True}], "budget", ["limit"]),
+        (
+            [do(call("touch", n=1)), do(call("touch", n=1)), do(call("touch", n=1))],
+            "rejected",
+            ["maxTurns", "'start'"],
+        ),
+        (
+            [{**do(call("archmax_get_variables"), call("archmax_reset", reason="r")), "repeat": True}],
+            "budget",
+            ["limit"],
+        ),
     ],
 )
 async def test_a_failed_child_is_a_tool_error_of_its_kind(
@@ -169,7 +222,9 @@ async def test_a_failed_child_is_a_tool_error_of_its_kind(
     assert message["status"] == "error" and "blocked" not in message
     for part in ("'fee'", f"({kind})", *parts):
         assert part in message["text"]
-    assert outcome.state == "rescue" and "(called with {" in b.one("state-error-routed", session="s1")["reason"]
+    assert (
+        outcome.state == "rescue" and "(called with {" in b.one("state-error-routed", session="s1")["reason"]
+    )
     result = b.one("sub-workflow-result")
     assert result["status"] == "error" and result["reason"] == message["text"]
     step = next(s for s in outcome.audit_trail if s["kind"] == "sub-workflow")
@@ -178,14 +233,20 @@ async def test_a_failed_child_is_a_tool_error_of_its_kind(
 
 async def test_a_mistyped_return_is_refused_at_the_childs_write(bench: Make) -> None:
     """04 §4.2, 03 §9.6."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1))), child(do(setting(days="2"))), child(say("ok")), main(say("done"))])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [main(do(fee(n=1))), child(do(setting(days="2"))), child(say("ok")), main(say("done"))],
+    )
     await b.send()
     assert "days" not in (await b.state("s1~1")).values
 
 
 async def test_an_argument_that_is_a_mistyped_return_fails_invalid_return(bench: Make) -> None:
     """04 §4.2, 03 §4.3: a locked seed of a wrong kind; the child is rejected."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1, days="x"))), child(say("ok")), main(say("done")), main(say("tidied"))])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [main(do(fee(n=1, days="x"))), child(say("ok")), main(say("done")), main(say("tidied"))],
+    )
     outcome = await b.send()
     assert "(invalid-return)" in b.results(outcome)[0] and "days" in b.results(outcome)[0]
     assert (await b.state("s1~1")).status == "rejected"
@@ -193,7 +254,15 @@ async def test_an_argument_that_is_a_mistyped_return_fails_invalid_return(bench:
 
 async def test_workflow_wide_denials_of_the_caller_bind_the_child(bench: Make) -> None:
     """04 §5.5: the block names the workflow that declared it; allow lists are not inherited."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1))), child(do(call("stamp", name="x"), call("touch", n=1))), child(say("ok")), main(say("done"))])
+    b = bench(
+        {"main": MAIN, "fee": FEE},
+        [
+            main(do(fee(n=1))),
+            child(do(call("stamp", name="x"), call("touch", n=1))),
+            child(say("ok")),
+            main(say("done")),
+        ],
+    )
     await b.send()
     blocked = b.one("tool-blocked")
     assert blocked["sessionId"] == "s1~1" and "main" in blocked["reason"]
@@ -206,7 +275,11 @@ async def test_a_childs_events_carry_its_ids_and_its_usage_is_its_own(bench: Mak
     b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1))), child(say("ok")), main(say("done"))])
     outcome = await b.send()
     start = b.one("sub-workflow-start")
-    assert (start["sessionId"], start["depth"], start["workflow"]) == ("s1", 1, "fee") and "chain" not in start
+    assert (start["sessionId"], start["depth"], start["workflow"]) == (
+        "s1",
+        1,
+        "fee",
+    ) and "chain" not in start
     own = [e for e in b.events if e.get("sessionId") == "s1~1"]
     assert own and all(e["subWorkflowDispatchId"] == start["dispatchId"] for e in own)
     assert all("subWorkflowDispatchId" not in e for e in b.events if e.get("sessionId") == "s1")
@@ -221,9 +294,15 @@ async def test_a_child_waiting_for_its_caller_cannot_be_addressed(bench: Make) -
     """04 OP-10: refused naming the parent; reading it is allowed."""
     asks = "states:\n  start:\n    triggers: { manual: }\n    transitions: [{ to: gate, description: ask }]\n  gate:\n    type: human\n    instructions: Look.\n    transitions: [{ to: end, description: ok }]\n  end:\n"
     move = do(call("archmax_advance", to="gate", reason="r"))
-    b = bench({"main": MAIN, "fee": asks}, [main(do(fee())), child(move), child(say("look")), main(say("waiting"))])
+    b = bench(
+        {"main": MAIN, "fee": asks}, [main(do(fee())), child(move), child(say("look")), main(say("waiting"))]
+    )
     assert (await b.send()).kind == "parked"
-    for attempt in (b.decide("end", session="s1~1"), b.reply("hi", session="s1~1"), b.send("hi", session="s1~1")):
+    for attempt in (
+        b.decide("end", session="s1~1"),
+        b.reply("hi", session="s1~1"),
+        b.send("hi", session="s1~1"),
+    ):
         with pytest.raises(ChildSessionError, match="s1"):
             await attempt
     assert (await b.state("s1~1")).status == "awaiting_decision"

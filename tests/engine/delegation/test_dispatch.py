@@ -63,7 +63,16 @@ async def test_the_description_says_what_the_contract_lists_in_order(bench: Make
     """04 §2.2: never the target's instructions."""
     b = bench({"main": MAIN, "fee-check": FEE}, "[]")
     text = b.agent.assembly.schema("archmax_workflow_fee-check")["function"]["description"]
-    parts = ["Works out a late fee", "'fee-check'", "Fee check", "card_no, copies, sheet", "fee, waived", "note", "several", "fails"]
+    parts = [
+        "Works out a late fee",
+        "'fee-check'",
+        "Fee check",
+        "card_no, copies, sheet",
+        "fee, waived",
+        "note",
+        "several",
+        "fails",
+    ]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert "CHILD INSTRUCTIONS" not in text
@@ -73,7 +82,9 @@ async def test_the_description_says_what_the_contract_lists_in_order(bench: Make
     "target",
     [None, "states: [", "states:\n  start:\n    triggers: { mail: }\n"],
 )
-def test_a_target_that_is_missing_broken_or_without_manual_fails_assembly_by_name(bench: Make, target: str | None) -> None:
+def test_a_target_that_is_missing_broken_or_without_manual_fails_assembly_by_name(
+    bench: Make, target: str | None
+) -> None:
     """04 §1.1."""
     specs = {"main": MAIN} if target is None else {"main": MAIN, "fee-check": target}
     with pytest.raises(WorkflowLoadError, match="fee-check"):
@@ -106,17 +117,28 @@ async def test_a_refused_dispatch_is_a_blocked_call_and_nothing_ran(
     assert message["status"] == "error" and message["blocked"]
     assert kind in message["text"] and names in message["text"] and "fee-check" in message["text"]
     order = b.kinds("sub-workflow-start", "sub-workflow-result", "tool-called", "tool-blocked", "tool-result")
-    assert order == ["tool-called", "tool-result", "sub-workflow-start", "sub-workflow-result", "tool-blocked"]
+    assert order == [
+        "tool-called",
+        "tool-result",
+        "sub-workflow-start",
+        "sub-workflow-result",
+        "tool-blocked",
+    ]
     result = b.one("sub-workflow-result")
     assert (result["status"], result["durationMs"], result["level"]) == ("error", 0, "warn")
-    assert result["toolCallId"] == b.one("sub-workflow-start")["toolCallId"] == b.one("tool-blocked")["callId"]
+    assert (
+        result["toolCallId"] == b.one("sub-workflow-start")["toolCallId"] == b.one("tool-blocked")["callId"]
+    )
     state = await b.state()
     assert (state.dispatch_count, state.failed_delegations) == (0, [])
 
 
 async def test_a_target_that_became_unloadable_is_unknown_at_dispatch(bench: Make) -> None:
     """04 §3 check 4, §1.1: a refused load is not kept; the mended one runs."""
-    b = bench({"main": MAIN, "fee-check": SIMPLE}, [do(fee(card_no="c")), say("no"), do(fee(card_no="c")), say("child"), say("yes")])
+    b = bench(
+        {"main": MAIN, "fee-check": SIMPLE},
+        [do(fee(card_no="c")), say("no"), do(fee(card_no="c")), say("child"), say("yes")],
+    )
     path, held = "workflows/fee-check/workflow.yaml", b.agent.assembly.library._held
     good = b.files._files.pop(path)
     held.clear()
@@ -178,11 +200,18 @@ async def test_a_chain_may_not_be_deeper_than_the_bound_nor_meet_itself(bench: M
         ({"deep": ["${{n}}", "n=${{n}}"]}, {"deep": [4, "n=4"]}),
     ],
 )
-async def test_references_keep_their_type_where_they_stand_alone(bench: Make, written: Any, value: Any) -> None:
+async def test_references_keep_their_type_where_they_stand_alone(
+    bench: Make, written: Any, value: Any
+) -> None:
     """04 §3.1, OP-1."""
     b = bench(
         {"main": MAIN, "fee-check": SIMPLE},
-        [do(setting(order={"lines": [1, None]}, none=None, n=4)), do(fee(card_no=written)), say("child"), say("done")],
+        [
+            do(setting(order={"lines": [1, None]}, none=None, n=4)),
+            do(fee(card_no=written)),
+            say("child"),
+            say("done"),
+        ],
     )
     outcome = await b.send()
     assert outcome.kind == "completed"
@@ -195,7 +224,8 @@ async def test_references_keep_their_type_where_they_stand_alone(bench: Make, wr
 async def test_guards_of_a_delegation_see_the_resolved_arguments(bench: Make) -> None:
     """04 OP-9."""
     guarded = MAIN.replace(
-        "archmax_workflow_fee-check,", "{ tool: archmax_workflow_fee-check, args: { card_no: ['${{mine}}'] } },"
+        "archmax_workflow_fee-check,",
+        "{ tool: archmax_workflow_fee-check, args: { card_no: ['${{mine}}'] } },",
     )
     answers = [
         do(setting(mine="c1", theirs="c2")), do(fee(card_no="${{theirs}}")), do(fee(card_no="${{mine}}")), say("child"), say("done"),
@@ -209,6 +239,8 @@ async def test_guards_of_a_delegation_see_the_resolved_arguments(bench: Make) ->
 
 async def test_an_ungranted_delegation_is_blocked_by_governance(bench: Make) -> None:
     """04 §1: closed by default."""
-    b = bench({"main": MAIN, "fee-check": SIMPLE}, [do(advance_to("other")), do(fee(card_no="c")), say("done")])
+    b = bench(
+        {"main": MAIN, "fee-check": SIMPLE}, [do(advance_to("other")), do(fee(card_no="c")), say("done")]
+    )
     await b.send()
     assert b.one("tool-blocked")["state"] == "other" and not b.of("sub-workflow-start")

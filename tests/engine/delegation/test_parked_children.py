@@ -53,7 +53,12 @@ CHILD: list[dict[str, Any]] = [
     {**do(advance_to("gate")), "when_workflow": "ask", "when_state": "start", "repeat": True},
     {**say("the child asks"), "when_workflow": "ask", "when_state": "gate", "repeat": True},
     {**do(setting(answer="yes")), "when_workflow": "ask", "when_state": "good", "after_tool": None},
-    {**do(call("archmax_raise", code="no", reason="refused")), "when_workflow": "ask", "when_state": "bad", "repeat": True},
+    {
+        **do(call("archmax_raise", code="no", reason="refused")),
+        "when_workflow": "ask",
+        "when_state": "bad",
+        "repeat": True,
+    },
     {**say("the child is done"), "when_workflow": "ask", "when_state": "good", "repeat": True},
 ]
 for _answer in CHILD:
@@ -69,12 +74,20 @@ async def test_a_parked_child_parks_its_caller(bench: Make) -> None:
     """04 §9.1: parked event, answered call, the child's record under the parent's seq, one handoff call."""
     b = made(bench, do(ask("a"), call("touch", n=1)), say("A question is open."))
     outcome = await b.send()
-    assert (outcome.kind, outcome.status, outcome.parked_channel) == ("parked", "awaiting_decision", "decision")
+    assert (outcome.kind, outcome.status, outcome.parked_channel) == (
+        "parked",
+        "awaiting_decision",
+        "decision",
+    )
     assert b.touched == [1]
-    assert "intake" == (await b.state()).position
+    assert (await b.state()).position == "intake"
     assert b.steps(outcome) == [("trigger", "intake")]
     assert outcome.pending is not None
-    assert (outcome.pending["state"], outcome.pending["title"], outcome.pending["seq"]) == ("gate", "A question", 1)
+    assert (outcome.pending["state"], outcome.pending["title"], outcome.pending["seq"]) == (
+        "gate",
+        "A question",
+        1,
+    )
     assert b.one("sub-workflow-result")["status"] == "parked"
     parked = b.one("parked", session="s1")
     assert "callId" not in parked and parked["state"] == "gate"
@@ -180,10 +193,18 @@ async def test_three_children_are_presented_one_at_a_time_and_finished_siblings_
 
 async def test_a_failed_sibling_stays_outstanding_while_another_is_parked(bench: Make) -> None:
     """04 §8.4, §9: presenting a child's park clears nothing, and its success is no later call's; decision 0122."""
-    fail = {**do(call("archmax_raise", code="x", reason="y")), "when_workflow": "ask", "when_contains": '"fail"'}
+    fail = {
+        **do(call("archmax_raise", code="x", reason="y")),
+        "when_workflow": "ask",
+        "when_contains": '"fail"',
+    }
     b = bench(
         {"main": MAIN, "ask": ASK},
-        [fail, *[main(a) for a in (do(ask("fail"), ask("a")), say("open"), say("stop"), say("tidied"))], *CHILD],
+        [
+            fail,
+            *[main(a) for a in (do(ask("fail"), ask("a")), say("open"), say("stop"), say("tidied"))],
+            *CHILD,
+        ],
     )
     assert (await b.send()).kind == "parked"
     outcome = await b.decide("good")
@@ -218,7 +239,9 @@ WAITS = """
 
 async def test_a_waiting_child_takes_the_delivery_and_the_parent_keeps_its_own(bench: Make) -> None:
     """04 §9.2, OP-11: the delivery seeds and triggers the child; maxParks does not count it."""
-    wait = do(call("archmax_wait", reason="the mail", until="2031-01-01"), text="I wait.", when_workflow="ask")
+    wait = do(
+        call("archmax_wait", reason="the mail", until="2031-01-01"), text="I wait.", when_workflow="ask"
+    )
     b = bench(
         {"main": MAIN, "ask": WAITS},
         [main(do(ask("a"))), wait, main(say("waiting")), say("child done", when_workflow="ask"),
@@ -247,11 +270,21 @@ async def test_a_park_of_a_script_code_state_or_grader_fails_the_call(bench: Mak
           judge: { type: grader, instructions: J, on_error: rescue, transitions: [{ to: rescue, description: r }] }
           rescue:
     """
-    eval_ = call("archmax_eval", code="try { await tools.archmaxWorkflowAsk({ q: 'a' }) } catch (e) { e.message }")
+    eval_ = call(
+        "archmax_eval", code="try { await tools.archmaxWorkflowAsk({ q: 'a' }) } catch (e) { e.message }"
+    )
     code = "export default async ({ tools }) => { await tools.archmaxWorkflowAsk({ q: 'a' }) }"
     first = {"script": eval_, "code": advance_to("code"), "grader": advance_to("judge")}[caller]
-    graded = [{**do(ask("a")), "role": "grader"}, {**say("cannot"), "role": "grader"}] if caller == "grader" else []
-    b = bench({"main": spec, "ask": ASK}, [main(do(first)), *graded, main(say("done")), *CHILD], files={"workflows/main/scripts/c.js": code})
+    graded = (
+        [{**do(ask("a")), "role": "grader"}, {**say("cannot"), "role": "grader"}]
+        if caller == "grader"
+        else []
+    )
+    b = bench(
+        {"main": spec, "ask": ASK},
+        [main(do(first)), *graded, main(say("done")), *CHILD],
+        files={"workflows/main/scripts/c.js": code},
+    )
     outcome = await b.send()
     assert outcome.kind == "completed"
     assert (await b.state("s1~1")).status == "awaiting_decision"

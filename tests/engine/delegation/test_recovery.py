@@ -47,8 +47,6 @@ async def run(bench: Make, *answers: dict[str, Any]) -> tuple[Bench, Any]:
     return b, await b.send()
 
 
-
-
 async def test_an_unrecovered_failure_routes_when_the_agent_stops_with_its_arguments(bench: Make) -> None:
     """04 §8.1, §8.5: every outstanding one in order, each ending `(called with {…})`."""
     b, outcome = await run(bench, do(title("bad A"), title("bad B")), say("stop"), say("tidied"))
@@ -61,7 +59,9 @@ async def test_an_unrecovered_failure_routes_when_the_agent_stops_with_its_argum
 
 async def test_one_success_recovers_one_failure(bench: Make) -> None:
     """04 §8.2: the oldest, when no arguments are equal."""
-    b, outcome = await run(bench, do(title("bad A"), title("bad B")), do(title("A2")), say("stop"), say("tidied"))
+    b, outcome = await run(
+        bench, do(title("bad A"), title("bad B")), do(title("A2")), say("stop"), say("tidied")
+    )
     reason = b.one("state-error-routed")["reason"]
     assert outcome.state == "rescue" and "bad B" in reason and "bad A" not in reason
 
@@ -74,7 +74,9 @@ async def test_two_later_successes_recover_both_also_in_one_message(bench: Make)
 
 async def test_a_sibling_of_the_same_message_recovers_nothing(bench: Make) -> None:
     """04 §8.4: whatever their order."""
-    _, outcome = await run(bench, do(title("good"), title("bad A"), title("good too")), say("stop"), say("tidied"))
+    _, outcome = await run(
+        bench, do(title("good"), title("bad A"), title("good too")), say("stop"), say("tidied")
+    )
     assert outcome.state == "rescue"
 
 
@@ -127,7 +129,9 @@ async def test_a_scripts_failure_answers_the_script_and_records_nothing(bench: M
 
 async def test_arguments_are_compared_and_told_as_they_were_seeded(bench: Make) -> None:
     """04 §8.1: resolved."""
-    b, outcome = await run(bench, do(setting(q={"b": 1, "a": "bad"})), do(title("${{q}}")), say("stop"), say("tidied"))
+    b, outcome = await run(
+        bench, do(setting(q={"b": 1, "a": "bad"})), do(title("${{q}}")), say("stop"), say("tidied")
+    )
     assert outcome.state == "rescue"
     assert '"a":"bad"' in b.one("state-error-routed")["reason"].replace('": ', '":')
 
@@ -139,7 +143,12 @@ async def test_equal_arguments_are_recovered_before_older_failures(bench: Make) 
     def mock(tool: str, args: Any) -> Any:
         return {"error": f"down for {args['q']}"} if fails and fails.pop() else {"message": "ok"}
 
-    script = [do(title("A"), title({"x": 1, "y": 2})), do(title({"y": 2, "x": 1})), say("stop"), say("tidied")]
+    script = [
+        do(title("A"), title({"x": 1, "y": 2})),
+        do(title({"y": 2, "x": 1})),
+        say("stop"),
+        say("tidied"),
+    ]
     files = {f"workflows/{slug}/scripts/go.js": GO for slug in ("title", "other")}
     b = bench({"main": MAIN, "title": TITLE, "other": TITLE}, script, files=files, mock=mock)
     outcome = await b.send()
@@ -152,7 +161,9 @@ async def test_a_committed_rejection_with_another_cause_is_the_reason(bench: Mak
     spec = MAIN.replace("archmax_eval]", "archmax_eval, { tool: touch, args: { n: ['${{nowhere}}'] } }]")
     script = [do(title("bad")), do(call("touch", n=1)), do(title("good")), say("stop"), say("tidied")]
     files = {f"workflows/{slug}/scripts/go.js": GO for slug in ("title", "other")}
-    script = [{**a, "when_workflow": "main"} for a in script] + [{**say("x"), "when_state": "end", "repeat": True}]
+    script = [{**a, "when_workflow": "main"} for a in script] + [
+        {**say("x"), "when_state": "end", "repeat": True}
+    ]
     b = bench({"main": spec, "title": TITLE, "other": TITLE}, script, files=files)
     outcome = await b.send()
     assert outcome.state == "rescue" and "nowhere" in b.one("state-error-routed")["reason"]
