@@ -72,6 +72,7 @@ class Client:
         self, url: str, key: str | None = None, *, timeout_seconds: float = 30, retries: int = 4
     ) -> None:
         self.url = url.rstrip("/")
+        self.keyed = key is not None
         self._retries = retries
         headers = {"authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(timeout_seconds, read=timeout_seconds + _WAIT_SECONDS)

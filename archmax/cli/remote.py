@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TextIO
+from urllib.parse import quote
 
 from typing_extensions import override
 
@@ -38,8 +39,9 @@ class RemoteHints(Hints):
     def _post(self, what: str, body: JsonObject) -> str:
         # the literal name, for the shell to fill in: a key never stands in a printed line
         key = '-H "Authorization: Bearer $ARCHMAX_KEY" ' if self.keyed else ""
+        session = quote(self.session_id, safe="")
         data = f"-H 'Content-Type: application/json' -d {shlex.quote(text(body))}"
-        return f"curl {key}{data} {self.url}/v1/sessions/{_segment(self.session_id)}/{what}"
+        return f"curl {key}{data} {self.url}/v1/sessions/{session}/{what}"
 
     @override
     def decide(self, targets: Iterable[str]) -> list[str]:
@@ -52,12 +54,6 @@ class RemoteHints(Hints):
     @override
     def deliver(self) -> str:
         return self._post("deliveries", {"trigger": "<id>"})
-
-
-def _segment(session_id: str) -> str:
-    from urllib.parse import quote
-
-    return quote(session_id, safe="")
 
 
 class TurnWatch:
@@ -97,7 +93,7 @@ def follow(client: Client, turn_id: str, watch: Callable[[JsonObject], None]) ->
     return client.wait(turn_id)
 
 
-def finish(invocation: Invocation, client: Client, turn: JsonObject, watch: TurnWatch, *, keyed: bool) -> int:
+def finish(invocation: Invocation, client: Client, turn: JsonObject, watch: TurnWatch) -> int:
     """Report a turn that is over; the exit code of 07 §6."""
     if invocation.flag("json"):
         print_json(invocation, turn)
@@ -105,7 +101,7 @@ def finish(invocation: Invocation, client: Client, turn: JsonObject, watch: Turn
     style = style_for(invocation.err)
     code = report(
         reported(turn),
-        RemoteHints(turn["sessionId"], url=client.url, keyed=keyed),
+        RemoteHints(turn["sessionId"], url=client.url, keyed=client.keyed),
         disposition=watch.disposition,
         context=pending_context(turn["outcome"]),
         style=style,
