@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from archmax.cli.invocation import Invocation
-from archmax.graph import dot, graph_of, mermaid, svg
+from engine.graph import dot, graph_of, mermaid, svg
 from engine.spec.loader import usable_workflow
 from engine.spec.tree import DirectoryTree
 

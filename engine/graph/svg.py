@@ -2,16 +2,20 @@
 
 Forward edges run from the bottom of a box to the top of another; edges that go back or stay run around the right-hand
 side. Boxes of a layer are put near the middle of what leads to them (one sweep). Every step is linear or a sort.
+
+A whole document carries its style. For a page it is drawn without one: what a node or edge is stands in its classes, and the
+page's style sheet says how that looks, as a strict content policy wants it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-from archmax.graph.model import START, Edge, Graph, Node
+from engine.graph.model import START, Edge, Graph, Node
 
 _LINE = 18
 _HEIGHT = 44
@@ -25,7 +29,23 @@ _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2328}"
     "text.small{font-size:11px;fill:#59636e}"
     "rect{stroke:#59636e}path{fill:none;stroke:#59636e}path.error{stroke-dasharray:5 4;stroke:#b35900}"
+    "path.tip{fill:#59636e;stroke:none}"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a session made of a graph: the moves it took (source and target), the states it was in, where it stands."""
+
+    moves: frozenset[tuple[str, str]] = frozenset()
+    states: frozenset[str] = frozenset()
+    at: str | None = None
+
+    def of_node(self, node: str) -> str:
+        return (" taken" if node in self.states else "") + (" at" if node == self.at else "")
+
+    def of_edge(self, edge: Edge) -> str:
+        return " taken" if (edge.source, edge.target) in self.moves else ""
 
 
 class _Box(NamedTuple):
@@ -38,8 +58,9 @@ class _Box(NamedTuple):
         return self.x + self.width / 2
 
 
-def svg(graph: Graph) -> str:
-    """A whole SVG document."""
+def svg(graph: Graph, *, marks: Marks | None = None) -> str:
+    """A whole SVG document; with `marks`, one for a page: without a style of its own."""
+    shown = marks or Marks()
     boxes = _layout(graph)
     right = max(box.x + box.width for box in boxes.values())
     drawn: list[str] = []
@@ -48,21 +69,20 @@ def svg(graph: Graph) -> str:
         source, target = boxes[edge.source], boxes[edge.target]
         if target.y <= source.y:
             lane += 14
-            drawn.append(_back(edge, source, target, lane))
+            drawn.append(_back(edge, source, target, lane, shown))
         else:
-            drawn.append(_forward(edge, source, target))
-    drawn += [_node(node, boxes[node.id]) for node in graph.nodes]
+            drawn.append(_forward(edge, source, target, shown))
+    drawn += [_node(node, boxes[node.id], shown) for node in graph.nodes]
     longest = max((len(_short(edge.label)) for edge in graph.edges), default=0)
     width = lane + _MARGIN + longest * _CHARACTER
     height = max(box.y for box in boxes.values()) + _HEIGHT + _MARGIN
+    style = f"<style>{_STYLE}</style>\n" if marks is None else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
         f' width="{width:.0f}" height="{height:.0f}" role="img">\n'
-        f"<title>{_text(graph.title)}</title>\n<style>{_STYLE}</style>\n"
+        f"<title>{_text(graph.title)}</title>\n{style}"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" style="fill:#59636e;stroke:none"/></marker></defs>\n'
-        + "\n".join(drawn)
-        + "\n</svg>\n"
+        '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
 
 
@@ -110,33 +130,34 @@ def _pull(sources: list[str], boxes: Mapping[str, _Box]) -> float:
     return sum(placed) / len(placed) if placed else 0.0
 
 
-def _forward(edge: Edge, source: _Box, target: _Box) -> str:
+def _forward(edge: Edge, source: _Box, target: _Box, marks: Marks) -> str:
     x1, y1, x2, y2 = source.middle, source.y + _HEIGHT, target.middle, target.y
     bend = (y2 - y1) / 2
     path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}"
-    return _edge(edge, path, (x1 + x2) / 2 + 4, (y1 + y2) / 2)
+    return _edge(edge, path, (x1 + x2) / 2 + 4, (y1 + y2) / 2, marks)
 
 
-def _back(edge: Edge, source: _Box, target: _Box, lane: float) -> str:
+def _back(edge: Edge, source: _Box, target: _Box, lane: float, marks: Marks) -> str:
     x1, y1 = source.x + source.width, source.y + _HEIGHT / 2 + 6
     x2, y2 = target.x + target.width, target.y + _HEIGHT / 2 - 6
     path = f"M{x1:.0f} {y1:.0f}C{lane:.0f} {y1:.0f} {lane:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-    return _edge(edge, path, lane, (y1 + y2) / 2)
+    return _edge(edge, path, lane, (y1 + y2) / 2, marks)
 
 
-def _edge(edge: Edge, path: str, x: float, y: float) -> str:
-    kind = ' class="error"' if edge.kind == "error" else ""
+def _edge(edge: Edge, path: str, x: float, y: float, marks: Marks) -> str:
+    classes = (("error" if edge.kind == "error" else "") + marks.of_edge(edge)).strip()
+    kind = f' class="{classes}"' if classes else ""
     drawn = f'<path{kind} d="{path}" marker-end="url(#tip)"/>'
     if edge.label:
         drawn += f'<text class="small" x="{x:.0f}" y="{y:.0f}">{_text(_short(edge.label))}</text>'
     return drawn
 
 
-def _node(node: Node, box: _Box) -> str:
+def _node(node: Node, box: _Box, marks: Marks) -> str:
     radius = _HEIGHT / 2 if node.kind == "start" else 6
     weight = ' stroke-width="2.5"' if node.terminal else ""
     drawn = (
-        f'<g><title>{_text(node.label)}</title><rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}"'
+        f'<g class="{node.kind}{marks.of_node(node.id)}"><title>{_text(node.label)}</title><rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}"'
         f' height="{_HEIGHT}" rx="{radius:.0f}" fill="{_FILL[node.kind]}"{weight}/>'
     )
     plain = node.kind in ("start", "agent")

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from archmax.graph import Graph, dot, graph_of, mermaid, svg
-from archmax.graph.svg import _layout
+from engine.graph import Graph, Marks, dot, graph_of, mermaid, svg
+from engine.graph.svg import _layout
 from engine.spec.loader import load_workflow
 from engine.spec.tree import MemoryTree
 
@@ -93,3 +93,21 @@ def test_boxes_of_a_layer_do_not_overlap_and_lie_within_the_picture(graph: Graph
     assert min(box.x for box in boxes) > 0
     width = float(ElementTree.fromstring(svg(graph)).attrib["width"])
     assert max(box.x + box.width for box in boxes) < width
+
+
+def test_a_session_s_path_is_marked_by_classes_and_a_page_s_drawing_has_no_style_of_its_own(graph: Graph):
+    marks = Marks(
+        frozenset({("__start__", "screen"), ("screen", "desk")}),
+        frozenset({"__start__", "screen", "desk"}),
+        "desk",
+    )
+    text = svg(graph, marks=marks)
+    assert "style" not in text
+    root = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    groups = {g.findtext(f"{space}title"): g.attrib["class"] for g in root.findall(f"{space}g")}
+    assert groups["screen"] == "code taken" and groups["desk"] == "agent taken at"
+    assert groups["end"] == "agent"
+    paths = [path.attrib.get("class") for path in root.findall(f"{space}path")]
+    assert paths.count("taken") == 3 and paths.count("error taken") == 1
+    assert "style" in svg(graph)

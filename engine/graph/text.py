@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from archmax.graph.model import Graph, Node
+from engine.graph.model import Graph, Node
 
 _MERMAID_SHAPES = {
     "start": ("((", "))"),
