@@ -59,6 +59,10 @@ def call(name: str, **args: Any) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"c-{name}", "type": "tool_call"}])
 
 
+def ignore(event: Any) -> None:
+    """A handler that wants nothing."""
+
+
 def look(where: str) -> str:
     """Looks somewhere."""
     return f"seen {where}"
@@ -67,7 +71,7 @@ def look(where: str) -> str:
 async def agent_of(tmp_path: Path, *answers: Any, **options: Any) -> Any:
     options.setdefault("workspace", {"root_dir": tmp_path, "session_store": create_memory_session_store()})
     options.setdefault("model", RawModel(answers=list(answers)))
-    options.setdefault("on_event", lambda event: None)
+    options.setdefault("on_event", ignore)
     return await create_agent(**options)
 
 
@@ -242,7 +246,7 @@ async def test_authored_files_may_come_from_any_backend(tmp_path: Path, kind: st
         backend=backend,
         workspace={"session_store": create_memory_session_store()},
         model=model,
-        on_event=lambda event: None,
+        on_event=ignore,
     ) as agent:
         assert agent.workflow and agent.workflow.name == "desk"
         await agent.send("s", message="hi")
@@ -498,7 +502,7 @@ async def test_without_a_handler_the_console_shows_lines(
     assert "[interpreter] interpreter-enabled" in shown
     assert "[workflow] state-enter state=work" in shown
     assert "quiet words" not in shown
-    async with await agent_of(tmp_path, AIMessage("quiet words"), on_event=lambda event: None) as agent:
+    async with await agent_of(tmp_path, AIMessage("quiet words"), on_event=ignore) as agent:
         await agent.send("s", message="go")
     assert capsys.readouterr().err == ""
 

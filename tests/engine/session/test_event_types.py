@@ -92,6 +92,7 @@ async def test_the_events_of_real_runs_have_their_models_shape(bench: Make) -> N
         # a grader
         calls(move("rate")),
         calls(("touch", {}), move("done")),
+        AIMessage("verdict given"),
         AIMessage("rated"),
         # a code state
         calls(move("weigh")),
