@@ -7,6 +7,7 @@ processes see a half of it, and time is the Redis server's. One task renews all 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable
@@ -15,7 +16,6 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from storage.logstore import SystemClock
 from worker.ports import BrokerUnavailable
 
 logger = logging.getLogger(__name__)
@@ -53,17 +53,15 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
 return {1}
 """
-# keys: lease, wake, watch · args: token, session, watch ms or '', ttl ms
-# A deadline beyond one lease time is an acceptor's: its message may be on the way, so it stays.
+# keys: lease, wake, watch · args: token, session, watch ms or ''
 _RELEASE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if redis.call('DEL', KEYS[2]) == 1 then return 1 end
 redis.call('DEL', KEYS[1])
-local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
-local at = redis.call('ZSCORE', KEYS[3], ARGV[2])
-if at and tonumber(at) > ms + tonumber(ARGV[4]) then return 0 end
-if ARGV[3] == '' then redis.call('ZREM', KEYS[3], ARGV[2])
-else redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[3]), ARGV[2]) end
+if ARGV[3] == '' then redis.call('ZREM', KEYS[3], ARGV[2]) else
+  local now = redis.call('TIME')
+  redis.call('ZADD', KEYS[3], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[3]), ARGV[2])
+end
 return 0
 """
 # keys: watch · args: session, in ms
@@ -104,21 +102,18 @@ def cancel_key(session: str, n: int) -> str:
 class RedisLease:
     """A lease of this process, as of its latest renewal."""
 
-    def __init__(self, session: str, token: str, owner: RedisLeases) -> None:
+    def __init__(self, session: str, token: str) -> None:
         self.session = session
         self.token = token
         self.taken_over = False
-        self.renewed_ms = owner.now_ms()
+        #: no renewal may be under way or begin once its release is sent: it would take the freed lease again
+        self.releasing = False
         #: turn number → reason of its cancel hint; `watched` are the numbers asked about
         self.cancels: dict[int, str] = {}
         self.watched: set[int] = set()
-        self._owner = owner
 
     def lost(self) -> bool:
-        """Another's, or not renewed for a lease time although Redis was there: this process was frozen."""
-        if self.taken_over:
-            return True
-        return not self._owner.away and self._owner.now_ms() - self.renewed_ms > self._owner.ttl_ms
+        return self.taken_over
 
     def cancelled(self, n: int) -> str | None:
         self.watched.add(n)
@@ -130,14 +125,10 @@ class RedisLeases:
 
     def __init__(self, redis: Redis, *, ttl_seconds: float = 2.0, heartbeat_seconds: float = 0.5) -> None:
         self._redis = redis
-        self.ttl_ms = round(ttl_seconds * 1000)
-        self.now_ms = SystemClock().monotonic_ms
-        #: the last renewal found no Redis: then nobody else can take a lease either
-        self.away = False
-        #: a renewal on its way must not take again what a release frees meanwhile
-        self._renewing = asyncio.Lock()
+        self._ttl_ms = round(ttl_seconds * 1000)
         self._heartbeat_seconds = heartbeat_seconds
         self._held: dict[str, RedisLease] = {}
+        self._renewing = asyncio.Lock()
         self._take = redis.register_script(_TAKE)
         self._renew = redis.register_script(_RENEW)
         self._release = redis.register_script(_RELEASE)
@@ -152,36 +143,40 @@ class RedisLeases:
         return len(self._held)
 
     async def take(self, session: str) -> RedisLease | None:
+        # Asked of Redis also where this process holds it: only one script after another tells whether the holder's
+        # release, perhaps under way, has still seen the wake-up.
         token = secrets.token_hex(16)
         taken = await self._ask(
             self._take(
                 keys=[lease_key(session), wake_key(session), WATCH, BOOT],
-                args=[token, self.ttl_ms, session, WAKE_SECONDS, BOOT_MS],
+                args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS],
             )
         )
         if not taken:
             return None
-        lease = RedisLease(session, token, self)
+        lease = RedisLease(session, token)
         self._held[session] = lease
         return lease
 
     async def release(self, lease: Any, *, watch_ms: int | None = None) -> bool:
         held = cast(RedisLease, lease)
+        held.releasing = True
+        async with self._renewing:
+            pass  # the renewal that may be under way has its answer now, and the next one leaves this lease out
+        try:
+            woken = await self._ask(
+                self._release(
+                    keys=[lease_key(held.session), wake_key(held.session), WATCH],
+                    args=[held.token, held.session, "" if watch_ms is None else watch_ms],
+                )
+            )
+        except BrokerUnavailable:
+            woken = 0  # it runs out by itself, and the sweep finds what is left
+        if woken:
+            held.releasing = False
+            return True
         if self._held.get(held.session) is held:
             del self._held[held.session]
-        try:
-            async with self._renewing:
-                woken = await self._ask(
-                    self._release(
-                        keys=[lease_key(held.session), wake_key(held.session), WATCH],
-                        args=[held.token, held.session, "" if watch_ms is None else watch_ms, self.ttl_ms],
-                    )
-                )
-        except BrokerUnavailable:
-            return False  # it runs out by itself, and the sweep finds what is left
-        if woken:
-            self._held[held.session] = held
-            return True
         return False
 
     async def watch(self, session: str, in_ms: int) -> None:
@@ -215,32 +210,19 @@ class RedisLeases:
         """Renew every lease of this process until cancelled."""
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
-            if not self._held:
-                continue
-            renewal = asyncio.ensure_future(self._renew_once())
-            try:
-                await asyncio.shield(renewal)
-            except asyncio.CancelledError:
-                # the client's pipelines do not like to be cancelled: they leave a connection half read
-                await asyncio.wait({renewal}, timeout=1)
-                raise
-
-    async def _renew_once(self) -> None:
-        async with self._renewing:
-            try:
-                await self._renew_all()
-                self.away = False
-            except BrokerUnavailable:
-                self.away = True
+            if self._held:
+                with contextlib.suppress(BrokerUnavailable):
+                    async with self._renewing:
+                        await self._renew_all()
 
     async def _renew_all(self) -> None:
-        leases = list(self._held.values())
+        leases = [lease for lease in self._held.values() if not lease.releasing]
         asked: list[tuple[RedisLease, list[int]]] = []
         pipeline = self._redis.pipeline(transaction=False)
         for lease in leases:
             await self._renew(
                 keys=[lease_key(lease.session), WATCH],
-                args=[lease.token, self.ttl_ms, lease.session],
+                args=[lease.token, self._ttl_ms, lease.session],
                 client=pipeline,
             )
             numbers = sorted(lease.watched)
@@ -250,9 +232,7 @@ class RedisLeases:
         answers = iter(await self._ask(pipeline.execute()))
         for lease, numbers in asked:
             mine = next(answers)
-            if int(mine[0]):
-                lease.renewed_ms = self.now_ms()
-            elif not lease.taken_over:
+            if not int(mine[0]) and not lease.taken_over:
                 lease.taken_over = True
                 self.lost_count += 1
                 logger.warning("lease lost", extra={"action": "lease_lost", "session": lease.session})
