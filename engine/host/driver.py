@@ -26,9 +26,8 @@ from engine.turn.recorder import EventStream, Recorder
 from engine.turn.scripts import SessionScripts
 from engine.workspace.router import Workspace
 from engine.workspace.seed import seed_files
-from engine.workspace.session_id import child_session_id
 from engine.workspace.session_files import FoldedSessionFiles
-from engine.workspace.session_id import is_child_session_of
+from engine.workspace.session_id import child_session_id, is_child_session_of
 from storage.objects import StoreUnavailable
 
 
@@ -95,7 +94,7 @@ class InlineDriver:
         Raises: `SessionNotResumableError`; `asyncio.CancelledError` after the turn ended `turn-cancelled`.
         """
         async with self.folder.hold(session_id):
-            state, log = await self.folder.open(session_id, assembly.spec.slug, body)
+            state, log = await self.folder.open(session_id, assembly.spec.slug)
             if assembly.spec_hash and state.spec_hash != assembly.spec_hash:
                 await self._keep_spec(assembly, session_id)
             if options.play is None:
@@ -142,7 +141,7 @@ class InlineDriver:
     async def seed(self, assembly: Assembly, session_id: str, files: Mapping[str, Json]) -> None:
         """Write input files before a turn; the log holds them like any file (05 §7)."""
         async with self.folder.hold(session_id):
-            state, log = await self.folder.open(session_id, assembly.spec.slug, {})
+            state, log = await self.folder.open(session_id, assembly.spec.slug)
             rec = Recorder(state, log, EventStream(None))
             try:
                 await seed_files(session_files(state, log, rec), files, assembly.wiring.mount_table)

@@ -1,7 +1,7 @@
 """Sessions on an object store, as one process of the library or the command reads and drives them.
 
-The same objects as the fleet's, without its inbox: a turn is claimed directly, under a file lock where the store is a
-directory. A turn of a local process that died is settled `failed`, `turn-error`; one in a fleet's hands is refused.
+The same objects as the fleet's (`storage.local`), one process at a time by a file lock where the store is a directory. A
+turn of a local process that died is settled `failed`, `turn-error`; one in a fleet's hands is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,30 @@ from engine.errors import SessionNotResumableError
 from engine.session.outcome import outcome_of
 from engine.session.state import RECORD_VERSION, SessionState
 from engine.turn.ports import Stop
-from storage.filelock import LockHeld, exclusive
 from storage.keys import decode_segment, encode_segment
+from storage.local import (
+    LOCAL,
+    FileHolds,
+    HeldByFleet,
+    HeldLocally,
+    Holds,
+    LocalSession,
+    ProcessHolds,
+    SessionDeleted,
+)
 from storage.logstore import LogStore
 from storage.objects import ObjectStore
-from storage.records import Head, InboxEntry
+from storage.records import Head
 from storage.sessionlog import OpenLog, SessionLog
 
-LOCAL = "local"
 WORKER_LOST = "worker lost"
 
 
 class LocalTurnLog:
     """One locally driven turn (the `TurnLog` port)."""
 
-    def __init__(self, log: OpenLog) -> None:
-        self._log = log
+    def __init__(self, local: LocalSession, log: OpenLog) -> None:
+        self._local, self._log = local, log
         self.session_id, self.turn = log.session, log.turn
         self.ended = False
 
@@ -43,8 +51,7 @@ class LocalTurnLog:
     async def end(self, record: JsonObject, outcome: JsonObject) -> None:
         ended = await self._log.end(record, outcome)
         self.ended = True
-        keys = self._log.log.keys.life(self._log.head.life)
-        await self._log.log.files.store.delete([*self._log.garbage, *ended.litter(keys)])
+        await self._local.close(self._log, ended)
 
     async def suspend(self, record: JsonObject, calls: Sequence[JsonObject], width: int) -> None:
         # the driver of this very process runs the children: an ordinary step, the fold knows it waits
@@ -69,7 +76,7 @@ class SessionFolder:
 
     def __init__(self, store: ObjectStore, *, lock_root: Path | None = None) -> None:
         self.files = LogStore(store)
-        self._lock_root = lock_root
+        self._holds: Holds = ProcessHolds() if lock_root is None else FileHolds(lock_root / ".locks")
         self._held: set[str] = set()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -114,16 +121,15 @@ class SessionFolder:
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncGenerator[None]:
         """One writer per session, refused at once. Raises: `SessionNotResumableError`."""
-        if session_id in self._held:
-            raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
-        self._held.add(session_id)
         try:
-            async with self._lock(session_id):
-                yield
-        except LockHeld as held:
-            raise SessionNotResumableError(session_id, "running", str(held)) from None
-        finally:
-            self._held.discard(session_id)
+            async with self._holds.hold(session_id):
+                self._held.add(session_id)
+                try:
+                    yield
+                finally:
+                    self._held.discard(session_id)
+        except HeldLocally as refused:
+            raise SessionNotResumableError(session_id, "running", str(refused)) from None
 
     def holds(self, session_id: str) -> bool:
         """Whether this process is at work on the session."""
@@ -137,57 +143,29 @@ class SessionFolder:
             return
         raise SessionNotResumableError(session_id, "running", "its turn is in a fleet's hands")
 
-    def _lock(self, session_id: str) -> AbstractAsyncContextManager[None]:
-        if self._lock_root is None:
-            return nullcontext()
-        return exclusive(self._lock_root / ".locks" / encode_segment(session_id))
-
-    async def open(
-        self, session_id: str, workflow: str, body: JsonObject
-    ) -> tuple[SessionState, LocalTurnLog]:
+    async def open(self, session_id: str, workflow: str) -> tuple[SessionState, LocalTurnLog]:
         """Claim the session's next turn; the caller holds it. Raises: `SessionNotResumableError`."""
-        log = SessionLog(self.files, session_id)
-        for _ in range(3):
-            head = await log.head()
-            if head is not None and not head.deleted and await log.over(head) is None:
-                await self._settle_dead(log, head)
-                continue
-            live = None if head is None or head.deleted else head
-            state = SessionState(session_id, workflow) if live is None else await fold_session(log, live)
-            entry = InboxEntry(
-                session=session_id,
-                n=1 if head is None else head.turn + 1,
-                id=self.files.new_id(),
-                kind=LOCAL,
-                workflow=workflow,
-                input={},
-                at_ms=time.time_ns() // 1_000_000,
-            )
-            opened = await log.claim(live, entry, by=LOCAL)
-            if opened is not None:
-                return state, LocalTurnLog(opened)
-        raise SessionNotResumableError(session_id, "running", "another process took its turn")
+        local = LocalSession(self.files, session_id)
+        try:
+            await self._settle_dead(local, workflow)
+            state = SessionState(session_id, workflow)
+            for record in await local.history():
+                state.apply_record(record)
+            opened = await local.open(workflow, time.time_ns() // 1_000_000)
+        except (HeldByFleet, SessionDeleted) as refused:
+            raise SessionNotResumableError(session_id, "running", str(refused)) from None
+        return state, LocalTurnLog(local, opened)
 
-    async def _settle_dead(self, log: SessionLog, head: Head) -> None:
+    async def _settle_dead(self, local: LocalSession, workflow: str) -> None:
         """End a turn whose local process died; one a fleet holds is not ours to touch (ruling 11)."""
-        if head.by != LOCAL:
-            raise SessionNotResumableError(log.session, "running", "its turn is in a fleet's hands")
-        entry = InboxEntry(
-            session=log.session,
-            n=head.turn,
-            id=head.entry,
-            kind=LOCAL,
-            workflow=head.workflow,
-            input={},
-            at_ms=0,
-        )
-        chain = await log.read_chain(head)
-        taken = await log.take_over(head, entry, chain, by=LOCAL)
-        if taken is None:
+        dead = await local.dead_turn()
+        if dead is None:
             return
-        state = await fold_session(log, head)
-        record = lost_record(state, head.turn)
-        await LocalTurnLog(taken).end(record, outcome_of(state).to_json())
+        state = SessionState(local.session, workflow)
+        for record in [*await dead.history(), *dead.records]:
+            state.apply_record(record)
+        record = lost_record(state, dead.turn)
+        await LocalTurnLog(local, dead).end(record, outcome_of(state).to_json())
 
 
 def lost_record(
