@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -150,10 +150,14 @@ async def test_a_target_that_became_unloadable_is_unknown_at_dispatch(bench: Mak
     assert (outcome.kind, b.steps(outcome)[-1]) == ("completed", ("sub-workflow", "intake"))
 
 
+def mocked(_tool: str, _args: Mapping[str, Any]) -> str:
+    return "mocked"
+
+
 async def test_a_disabled_target_is_bound_and_refused(bench: Make) -> None:
     """04 §1.1, §3 check 6; it beats a mock (§10)."""
     specs = {"main": MAIN, "fee-check": "disabled: true\n" + SIMPLE.replace("\n    ", "\n")}
-    b = bench(specs, [do(fee(card_no="c")), say("done")], mock=lambda tool, args: "mocked")
+    b = bench(specs, [do(fee(card_no="c")), say("done")], mock=mocked)
     outcome = await b.send()
     assert "disabled" in b.results(outcome)[0] and b.one("tool-blocked")
 

@@ -51,7 +51,7 @@ def running(b: Bench) -> int:
         if event["type"] == "workflow-reset":
             live.add(child)
             most = max(most, len(live))
-        if event["type"] in ("code-result",):
+        if event["type"] == "code-result":
             live.discard(child)
     return most
 
@@ -155,7 +155,7 @@ async def test_cancelling_the_caller_cancels_its_children_and_starts_no_queued_o
     """04 §7: running children and the caller end `failed` / `turn-cancelled`."""
     slow = "states:\n  start:\n    triggers: { manual: { requires: [n] } }\n"
     calls = do(*[call("archmax_workflow_fee", n=n) for n in range(3)], when_workflow="main")
-    hang = {**say("late"), "delay_ms": 60000, "when_workflow": "fee", "repeat": True}
+    hang = {**say("late"), "delay_ms": 20000, "when_workflow": "fee", "repeat": True}
     started = asyncio.Event()
     seen: list[str] = []
 

@@ -26,6 +26,15 @@ FEE = """
 """
 
 
+def answering(value: Any) -> Callable[[str, Mapping[str, Any]], Any]:
+    """A mock that answers every call alike."""
+
+    def mock(_tool: str, _args: Mapping[str, Any]) -> Any:
+        return value
+
+    return mock
+
+
 def fee(**args: Any) -> dict[str, Any]:
     return call("archmax_workflow_fee", **args)
 
@@ -48,7 +57,7 @@ NOTE = "Not all return variables were set by the sub-workflow: "
 )
 async def test_a_mock_answers_as_a_child_would(bench: Make, result: Any, text: dict[str, Any]) -> None:
     """04 §10: no session, no number, events and trail step as for a real child."""
-    b = bench({"main": MAIN, "fee": FEE}, [do(fee(n=1)), say("done")], mock=lambda tool, args: result)
+    b = bench({"main": MAIN, "fee": FEE}, [do(fee(n=1)), say("done")], mock=answering(result))
     outcome = await b.send()
     said = json.loads(b.results(outcome)[0])
     for key, value in text.items():
@@ -67,9 +76,7 @@ async def test_a_mock_answers_as_a_child_would(bench: Make, result: Any, text: d
 )
 async def test_a_mocked_failure_is_outstanding(bench: Make, result: Any, kind: str) -> None:
     """04 §10, §8."""
-    b = bench(
-        {"main": MAIN, "fee": FEE}, [do(fee(n=1)), say("done"), say("tidied")], mock=lambda tool, args: result
-    )
+    b = bench({"main": MAIN, "fee": FEE}, [do(fee(n=1)), say("done"), say("tidied")], mock=answering(result))
     outcome = await b.send()
     assert outcome.state == "rescue" and f"({kind})" in b.results(outcome)[0]
     assert b.one("sub-workflow-result")["status"] == "error"
@@ -80,6 +87,8 @@ async def test_mocks_match_resolved_arguments_after_the_checks(bench: Make) -> N
     asked: list[Mapping[str, Any]] = []
 
     def mock(tool: str, args: Mapping[str, Any]) -> Any:
+        if "workflow" not in tool:
+            return None
         asked.append(dict(args))
         return "mocked"
 
@@ -92,7 +101,7 @@ async def test_mocks_match_resolved_arguments_after_the_checks(bench: Make) -> N
             do(call("archmax_eval", code=code)),
             say("done"),
         ],
-        mock=lambda tool, args: mock(tool, args) if "workflow" in tool else None,
+        mock=mock,
     )
     outcome = await b.send()
     assert asked == [{"n": [7]}, {"n": 9}]
@@ -101,9 +110,7 @@ async def test_mocks_match_resolved_arguments_after_the_checks(bench: Make) -> N
 
 async def test_a_mock_stands_in_for_a_target_that_cannot_be_loaded(bench: Make) -> None:
     """04 §3: checks 4 and 5 are skipped, no signature is enforced."""
-    b = bench(
-        {"main": MAIN, "fee": FEE}, [do(fee()), say("done")], mock=lambda tool, args: {"returns": {"x": 1}}
-    )
+    b = bench({"main": MAIN, "fee": FEE}, [do(fee()), say("done")], mock=answering({"returns": {"x": 1}}))
     b.agent.assembly.schema("archmax_workflow_fee")
     b.agent.assembly.offered("intake")
     b.files._files.pop("workflows/fee/workflow.yaml")

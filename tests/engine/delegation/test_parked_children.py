@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidDecisionTargetError
-from tests.support.engine import Bench, Crash, World, advance_to, call, do, say, setting
+from tests.support.engine import Bench, advance_to, call, do, say, setting
+from tests.support.worlds import Crash, World
 
 Make = Callable[..., Bench]
 MAIN = """
@@ -311,6 +312,7 @@ async def test_a_crash_while_a_parked_child_is_resumed_changes_nothing(bench: Ma
     for left in range(1, total + 1):
         w = World(made(bench, *answers, say("tidied")))
         w.crash = Crash(left)
+        outcome: dict[str, Any] = {}
         for number, body in enumerate(turns, 1):
             outcome = await w.turn(body, turn=number)
         assert (outcome["kind"], outcome["state"]) == ("completed", "rescue"), f"crash at {left}"

@@ -6,6 +6,7 @@ folds the log and goes on (rulings 11, 13).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from core.jsontext import JsonObject
 from engine.session.state import SessionState, fold
-from tests.support.engine import Bench, Crash, World, advance_to, call, do, say, setting
+from engine.turn.ports import Stop, TurnFenced, TurnReleased
+from tests.support.engine import Bench, advance_to, call, do, say, setting
+from tests.support.worlds import Crash, World
 
 Make = Callable[..., Bench]
 SPEC = """
@@ -184,13 +187,47 @@ async def test_calls_a_dead_turn_left_open_are_answered_before_the_next_model_ca
     )
     w = World(b)
     w.crash = Crash(left)
-    try:
+    with contextlib.suppress(TurnFenced):  # the crash; the last commit may be the turn's end
         await w._attempt(b.agent.assembly, "s1", 1, {"kind": "message", "message": "go"})
-    except Exception as error:
-        assert type(error).__name__ == "TurnFenced"  # noqa: PT017 - the crash itself
     w.crash = Crash()
     outcome = await w.turn({"kind": "message", "message": "again"}, turn=2)
     assert outcome["kind"] == "completed"
     assert w.state().unanswered == []
     results = [m for m in w.state().messages if m["role"] == "tool"]
     assert len(results) == 3
+
+
+async def test_a_state_gone_from_the_spec_under_a_running_turn_fails_it_by_name(bench: Make) -> None:
+    """Ruling 5: whoever takes the turn over guesses nothing."""
+    files = {"workflows/main/scripts/check.js": CHECK}
+    w = World(bench({"main": SPEC, "fee": FEE}, SCRIPT, files=files))
+    w.crash = Crash(2)
+    with pytest.raises(TurnFenced):
+        await w._attempt(w.bench.agent.assembly, "s1", 1, {"kind": "message", "message": "go"})
+    edited = SPEC.replace("intake", "reception")
+    w.bench, w.crash = bench({"main": edited, "fee": FEE}, SCRIPT, files=files), Crash()
+    outcome = await w.turn({"kind": "message", "message": "go"})
+    assert (outcome["kind"], outcome["exit"]["code"]) == ("failed", "turn-error")
+    assert "'intake'" in outcome["exit"]["reason"]
+
+
+@pytest.mark.parametrize(("stop", "error"), [(Stop.DRAIN, TurnReleased), (Stop.LOST, TurnFenced)])
+async def test_a_turn_whose_process_leaves_writes_nothing_more(
+    bench: Make, stop: Stop, error: type[Exception]
+) -> None:
+    """Ruling 11: another one goes on from the last commit."""
+    b = bench(SPEC.replace(", archmax_workflow_fee", ""), [do(call("touch", n=1)), say("done")],
+              files={"workflows/main/scripts/check.js": CHECK})  # fmt: skip
+    w = World(b)
+
+    def leave(event: JsonObject) -> None:
+        if event["type"] == "tool-result":
+            w.stop = stop
+
+    b.watch(leave)
+    with pytest.raises(error):
+        await w._attempt(b.agent.assembly, "s1", 1, {"kind": "message", "message": "go"})
+    left = len(w.records["s1"])
+    w.stop = None
+    assert (await w.turn({"kind": "message", "message": "go"}))["kind"] == "completed"
+    assert left < len(w.records["s1"]) and b.touched == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ SPEC = """
 GO = do(setting(draft="d"), advance_to("judge"), text="My draft.")
 
 
-def judged(*answers: dict[str, object]) -> list[dict[str, object]]:
+def judged(*answers: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**answer, "role": "grader"} for answer in answers]
 
 

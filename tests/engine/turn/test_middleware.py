@@ -30,7 +30,8 @@ from langgraph.types import Command, interrupt
 
 from engine.errors import MiddlewareError
 from engine.turn.middleware import MiddlewareChain
-from tests.support.engine import Bench, RawModel, World, bench
+from tests.support.engine import Bench, RawModel, bench
+from tests.support.worlds import World
 
 __all__ = ["bench"]
 Make = Callable[..., Bench]

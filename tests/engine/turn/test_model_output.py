@@ -68,7 +68,7 @@ async def test_unknown_tools_are_answered_by_name(bench: Make) -> None:
 
 async def test_two_calls_with_one_id_both_run_and_are_told_apart(bench: Make) -> None:
     """Every id has exactly one result; a missing id gets one."""
-    calls = [{"name": "touch", "args": {"n": n}, "id": "same"} for n in (1, 2)]
+    calls: list[dict[str, Any]] = [{"name": "touch", "args": {"n": n}, "id": "same"} for n in (1, 2)]
     calls.append({"name": "touch", "args": {"n": 3}, "id": None})
     again = AIMessage("", tool_calls=[{"name": "touch", "args": {"n": 4}, "id": "same"}])
     b = bench(SPEC, [AIMessage("", tool_calls=calls), again, AIMessage("done")])
