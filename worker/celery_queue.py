@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -16,6 +17,8 @@ from redis.exceptions import RedisError
 from worker.celery_app import SHARED_QUEUE, TURN_TASK, child_queue, turn_queue
 from worker.ports import BrokerUnavailable, Message
 
+#: the id of the Celery task a coroutine works for, and of its root: what it sends is shown as theirs
+SENDER: ContextVar[tuple[str, str] | None] = ContextVar("archmax_sender", default=None)
 #: when a message was sent, in epoch milliseconds: how long a queue makes its oldest wait is read off it
 SENT_HEADER = "archmax_sent_ms"
 
@@ -38,11 +41,14 @@ class CeleryQueue:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout_seconds + 0.5):
-                await loop.run_in_executor(self._threads, self._send, list(messages), delay_seconds)
+                await loop.run_in_executor(
+                    self._threads, self._send, list(messages), delay_seconds, SENDER.get()
+                )
         except (OperationalError, RedisError, OSError, TimeoutError) as error:
             raise BrokerUnavailable(f"the broker does not take messages ({type(error).__name__})") from error
 
-    def _send(self, messages: list[Message], delay_seconds: float) -> None:
+    def _send(self, messages: list[Message], delay_seconds: float, sender: tuple[str, str] | None) -> None:
+        parent, root = sender or (None, None)
         group = uuid.uuid4().hex if len(messages) > 1 else None
         with self._app.producer_pool.acquire(block=True, timeout=self._timeout_seconds) as producer:
             for index, message in enumerate(messages):
@@ -57,8 +63,8 @@ class CeleryQueue:
                     retry=False,
                     group_id=group,
                     group_index=index if group else None,
-                    parent_id=message.parent,
-                    root_id=message.parent,
+                    parent_id=parent,
+                    root_id=root,
                     headers={SENT_HEADER: time.time_ns() // 1_000_000},
                     argsrepr=f"session={message.session} turn={message.n} workflow={message.workflow or '-'}",
                     kwargsrepr="",

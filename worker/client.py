@@ -16,6 +16,7 @@ from storage.logstore import LogStore
 from worker.celery_app import create_app
 from worker.celery_queue import CeleryQueue
 from worker.events import EventPublisher, RedisNotices
+from worker.failpoints import FailingQueue, FailingStore, armed
 from worker.protocol.fleet import Fleet
 from worker.redis_clock import RedisClock
 from worker.redis_leases import RedisLeases
@@ -52,8 +53,12 @@ class FleetClient:
         settings = self.settings
         self.tracing = open_tracing(settings, self.service_name)
         self.redis = open_redis(settings)
+        point = armed()
         self.store = settings.open_store()
+        if point is not None:
+            self.store = FailingStore(self.store, point)
         self.files = LogStore(self.store)
+        self.clock = RedisClock(self.redis)
         self.publisher = EventPublisher(self.redis, stream_seconds=settings.event_stream_seconds)
         self.leases = RedisLeases(
             self.redis, ttl_seconds=settings.lease_ttl_seconds, heartbeat_seconds=settings.heartbeat_seconds
@@ -64,12 +69,13 @@ class FleetClient:
         self.webhooks = WebhookPoster(settings, self.redis, self.store)
         self.fleet = Fleet(
             files=self.files,
-            clock=RedisClock(self.redis),
-            queue=self.queue,
+            clock=self.clock,
+            queue=self.queue if point is None else FailingQueue(self.queue, point),
             leases=self.leases,
             notices=RedisNotices(self.redis, self.publisher),
             webhooks=self.webhooks,
             draining=lambda: self.draining,
+            max_attempts=settings.max_attempts,
         )
 
     async def close(self) -> None:

@@ -70,7 +70,7 @@ class Stop(StrEnum):
 class Message:
     """`turn(session, n)`: look at the session. It carries no truth; lost, doubled, late or reordered ones are harmless.
 
-    `workflow` and `child` choose the queue: None is the shared one of recoveries. `parent` is for the dashboard.
+    `workflow` and `child` choose the queue: None is the shared one of recoveries. `parent` is the session that waits for it.
     """
 
     session: str
@@ -193,6 +193,6 @@ class TurnRunner(Protocol):
         """
         ...
 
-    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
-        """The last record and the outcome of a turn whose attempts are spent, or whose local process died."""
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject, Sequence[JsonObject]]:
+        """The last record, the outcome and the dues of a turn whose attempts are spent, or whose local process died."""
         ...

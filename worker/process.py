@@ -80,6 +80,8 @@ class Runtime(FleetClient):
             self.publisher,
             turn_deadline_seconds=settings.turn_deadline_seconds,
             recursion_limit=host.get("recursion_limit", settings.recursion_limit),
+            clock=self.clock,
+            retention_days=settings.retention_days,
             metrics=self.metrics,
             tracing=self.tracing,
         )

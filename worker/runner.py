@@ -27,16 +27,20 @@ from engine.turn.ports import Stop as EngineStop
 from engine.turn.ports import TurnReleased
 from engine.turn.until import to_ms
 from storage.objects import ObjectStore
+from storage.records import InboxEntry
 from worker.events import EventPublisher, StagedEvents
 from worker.logs import log_fields
 from worker.metrics import FleetMetrics
 from worker.observing import TurnWatch
 from worker.ports import HandBack, Stop
+from worker.protocol.dues import RETENTION, TIMER, webhook_dues
 from worker.protocol.open_turn import OpenTurn
+from worker.redis_clock import RedisClock
 from worker.tracing import Tracing
 
 #: folded sessions kept, by messages held: a bound on memory, not on sessions
 CACHED_MESSAGES = 200_000
+DAY_MS = 86_400_000
 #: how often a step in flight looks whether it must be cut off
 LOOK_SECONDS = 0.25
 
@@ -101,6 +105,27 @@ class Assemblies:
         return assembly
 
 
+class Dues:
+    """What a turn owes when it has ended (`worker.protocol.dues`). The clock is the fleet's: due times are judged by it."""
+
+    def __init__(self, clock: RedisClock, retention_days: float | None) -> None:
+        self._clock, self._retention_days = clock, retention_days
+
+    def of(self, entry: InboxEntry, state: SessionState | None, outcome: JsonObject) -> list[JsonObject]:
+        """A child's session is its parent's to present, to wake and to delete (ruling 17)."""
+        dues = webhook_dues(entry)
+        if state is None or state.origin is not None:
+            return dues
+        pending = outcome.get("pending") or {}
+        if outcome["kind"] == "parked" and pending.get("resumeAt"):
+            due: JsonObject = {"due": TIMER, "at": to_ms(pending["resumeAt"]), "workflow": state.workflow}
+            dues.append({**due, "parkedAt": pending.get("parkedAt")})
+        if state.finished and self._retention_days is not None:
+            at = self._clock.told_ms() + round(self._retention_days * DAY_MS)
+            dues.append({"due": RETENTION, "at": at, "workflow": state.workflow})
+        return dues
+
+
 class FleetTurnLog:
     """One open turn as the engine's `TurnLog`: its events go out when their commit is durable."""
 
@@ -111,11 +136,12 @@ class FleetTurnLog:
         publisher: EventPublisher,
         deadline_seconds: float,
         watch: TurnWatch,
+        dues: Dues,
     ) -> None:
         self.session_id, self.turn = turn.session_id, turn.turn
         self._turn, self._events, self._publisher = turn, events, publisher
         self._deadline = time.monotonic() + deadline_seconds
-        self._watch = watch
+        self._watch, self._dues = watch, dues
         self.state: SessionState | None = None
 
     async def commit(self, record: JsonObject) -> None:
@@ -126,7 +152,7 @@ class FleetTurnLog:
 
     async def end(self, record: JsonObject, outcome: JsonObject) -> None:
         staged = self._events.take()
-        dues = self._dues(outcome)
+        dues = self._dues.of(self._turn.entry, self.state, outcome)
         await self._turn.end(record, self._described(outcome), dues)
         self._told(staged, self._turn.position + 1)
         self._watch.ended(record, staged, outcome)
@@ -154,29 +180,6 @@ class FleetTurnLog:
         if state.origin is not None:
             described["parent"] = state.origin.get("parent")
         return described
-
-    def _dues(self, outcome: JsonObject) -> list[JsonObject]:
-        """A park that names its hour wakes by itself; a child's is its parent's to present and to wake (ruling 17)."""
-        dues: list[JsonObject] = []
-        pending = outcome.get("pending") or {}
-        if (
-            outcome["kind"] == "parked"
-            and pending.get("resumeAt")
-            and self.state is not None
-            and self.state.origin is None
-        ):
-            dues.append(
-                {
-                    "due": "timer",
-                    "at": to_ms(pending["resumeAt"]),
-                    "workflow": self.state.workflow,
-                    "parkedAt": pending.get("parkedAt"),
-                }
-            )
-        webhook = self._turn.entry.input.get("webhook")
-        if webhook:
-            dues.append({"due": "webhook", **webhook})
-        return dues
 
     async def put_blob(self, body: bytes) -> str:
         return await self._turn.put_blob(body)
@@ -218,12 +221,15 @@ class EngineRunner:
         *,
         turn_deadline_seconds: float,
         recursion_limit: int,
+        clock: RedisClock,
+        retention_days: float | None = None,
         metrics: FleetMetrics | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._assemblies, self._store, self._publisher = assemblies, store, publisher
         self._deadline_seconds = turn_deadline_seconds
-        self._options = TurnOptions(recursion_limit=recursion_limit)
+        self._options = TurnOptions(recursion_limit=recursion_limit, clock=clock.moment)
+        self._dues = Dues(clock, retention_days)
         self._metrics = metrics if metrics is not None else FleetMetrics()
         self._tracing = tracing
         self._states = StateCache()
@@ -251,7 +257,7 @@ class EngineRunner:
     async def _run(self, turn: OpenTurn, watch: TurnWatch) -> None:
         state = await self._state(turn)
         events = StagedEvents(self._publisher, turn.session_id, turn.turn, turn.fence)
-        log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds, watch)
+        log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds, watch, self._dues)
         log.state = state
         body = body_of(turn)
         try:
@@ -296,7 +302,7 @@ class EngineRunner:
         record = lost_record(state, turn.turn, reason=str(error))
         await log.end(record, outcome_of(state).to_json())
 
-    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject, Sequence[JsonObject]]:
         state = await self._state(turn)
         attempts = turn.attempts - 1
         record = lost_record(
@@ -311,7 +317,7 @@ class EngineRunner:
                 "code": "worker-lost",
                 "reason": "worker lost",
             }
-        return record, outcome
+        return record, outcome, self._dues.of(turn.entry, state, outcome)
 
 
 def body_of(turn: OpenTurn) -> JsonObject:

@@ -283,7 +283,7 @@ class FleetService:
         self, draft: Draft, check: Check, caller: Caller, key: str | None, asked: str, on_busy: OnBusy
     ) -> Accepted:
         expiry = self.settings.queue_expiry_seconds
-        expires = None if expiry is None else round((time.time() + expiry) * 1000)
+        expires = None if expiry is None else await self.client.clock.now_ms() + round(expiry * 1000)
         with accepting(self.client.tracing, draft.workflow, draft.session, draft.kind, draft.input) as traced:
             drafted = replace(draft, input=traced, expires_ms=expires)
             accepted = await accept(

@@ -11,6 +11,7 @@ from celery.signals import worker_ready, worker_shutting_down
 
 from storage.objects import StoreUnavailable
 from worker.celery_app import ENQUEUE_TASK, TURN_TASK, create_app
+from worker.celery_queue import SENDER
 from worker.enqueue import enqueue
 from worker.ports import BrokerUnavailable
 from worker.process import WorkerProcess
@@ -28,7 +29,10 @@ def build_worker(settings: FleetSettings, environment: ModelEnvironment) -> tupl
     process = WorkerProcess(settings, environment)
 
     @app.task(name=TURN_TASK, bind=True, ignore_result=True)
-    def turn(_task: Any, session: str, n: int) -> None:
+    def turn(task: Any, session: str, n: int) -> None:
+        asked = task.request
+        # the loop's task takes over the context of the thread that starts it
+        SENDER.set((str(asked.id), str(asked.root_id or asked.id)))
         process.call(process.runtime.attend(session, n))
 
     @app.task(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from core.jsontext import JsonObject, text
@@ -242,7 +241,7 @@ def wait(
     until = args.get("until")
     due: str | None = None
     if until is not None and until != "":
-        due = resume_at(until, datetime.now(UTC)) if isinstance(until, str) else None
+        due = resume_at(until, ctx.clock()) if isinstance(until, str) else None
         if due is None:
             return _error(
                 f"`until` {until!r} is not understood; accepted: {ACCEPTED}. The session did not park"

@@ -6,6 +6,7 @@ children that parked take another turn) and, as the last one, `{"do": "park", "w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from core.jsontext import JsonObject
@@ -74,8 +75,8 @@ class Engine:
             await turn.commit(record)
             done += 1
 
-    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
-        return {"lost": True, "turn": turn.turn}, {"kind": "failed", "why": "worker-lost"}
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject, Sequence[JsonObject]]:
+        return {"lost": True, "turn": turn.turn}, {"kind": "failed", "why": "worker-lost"}, []
 
     async def _dues(self, item: JsonObject) -> list[JsonObject]:
         if item.get("wake") is None:

@@ -154,8 +154,8 @@ class Runner:
         self.ran.append((turn.session_id, turn.turn, turn.fence))
         await self._run(turn)
 
-    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject]:
-        return None, {"kind": "failed", "code": "worker-lost"}
+    async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject, Sequence[JsonObject]]:
+        return None, {"kind": "failed", "code": "worker-lost"}, []
 
 
 async def steps(turn: OpenTurn) -> None:

@@ -36,6 +36,12 @@ def answer_of(entry: InboxEntry, outcome: JsonObject) -> JsonObject:
     return {"session": entry.session, "n": entry.n, "outcome": outcome}
 
 
+def webhook_dues(entry: InboxEntry) -> list[JsonObject]:
+    """Whoever sent the input may have asked to be told of its outcome, whatever that is."""
+    webhook = entry.input.get("webhook")
+    return [{"due": WEBHOOK, **webhook}] if webhook else []
+
+
 async def pay(fleet: Fleet, log: SessionLog, head: Head, end: EndedTurn, entry: InboxEntry) -> bool:
     """The ender's payment, right after the end. False: something is still owed; the entry must stay."""
     await fleet.notices.ended(log.session, end)

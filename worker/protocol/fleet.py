@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from storage.limits import MAX_ATTEMPTS
 from storage.logstore import LogStore
 from storage.sessionlog import SessionLog
 from worker.ports import Clock, Leases, Notices, Queue, Webhooks
@@ -26,6 +27,8 @@ class Fleet:
     notices: Notices
     webhooks: Webhooks
     draining: Callable[[], bool] = _never
+    #: runs of one step without any progress before its turn ends `worker-lost`
+    max_attempts: int = MAX_ATTEMPTS
     cleaner: Cleaner = field(init=False)
 
     def __post_init__(self) -> None:

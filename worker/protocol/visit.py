@@ -14,13 +14,13 @@ from typing import ClassVar
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
-from storage.limits import KEEP_MS, MAX_ATTEMPTS
+from storage.limits import KEEP_MS
 from storage.local import LOCAL
 from storage.records import EndedTurn, Head, InboxEntry, NewerFormat
 from storage.sessionlog import HeadMoved, OpenLog, TurnFenced
-from worker.ports import HandBack, Lease, Message, Stop, TurnRunner
+from worker.ports import BrokerUnavailable, HandBack, Lease, Message, Stop, TurnRunner
 from worker.protocol.delete import DELETE, clean_deleted, run_delete
-from worker.protocol.dues import pay
+from worker.protocol.dues import pay, webhook_dues
 from worker.protocol.fleet import Fleet
 from worker.protocol.join import answers, pump, start_children, tell
 from worker.protocol.open_turn import OpenTurn, TurnMisuse
@@ -195,11 +195,11 @@ class _Attendance:
             return Look.ENDED
         cancel = await self._cancelled(entry)
         turn = OpenTurn(self._fleet, self._lease, opened, joined=joined, cancel=cancel)
-        if entry.kind in (LOST, LOCAL) or turn.attempts > MAX_ATTEMPTS:
-            record, outcome = None, HOPELESS
-            if turn.attempts <= 2 * MAX_ATTEMPTS:
-                record, outcome = await self._runner.worker_lost(turn)
-            await turn.end(record, outcome)
+        if entry.kind in (LOST, LOCAL) or turn.attempts > self._fleet.max_attempts:
+            record, outcome, dues = None, HOPELESS, webhook_dues(entry)
+            if turn.attempts <= 2 * self._fleet.max_attempts:
+                record, outcome, dues = await self._runner.worker_lost(turn)
+            await turn.end(record, outcome, dues)
         else:
             try:
                 await self._runner.run(turn)
@@ -217,8 +217,11 @@ class _Attendance:
     async def _cancelled(self, entry: InboxEntry) -> str | None:
         if entry.cancel is not None:
             return entry.cancel
-        if entry.expires_ms is not None and await self._fleet.clock.now_ms() > entry.expires_ms:
-            return Stop.EXPIRED
+        try:
+            if entry.expires_ms is not None and await self._fleet.clock.now_ms() > entry.expires_ms:
+                return Stop.EXPIRED
+        except BrokerUnavailable:
+            pass  # nobody knows the time now; running late is better than dying over it
         return await self._fleet.leases.cancel_hint(entry.session, entry.n)
 
     async def _settle(self, opened: OpenLog, end: EndedTurn) -> None:
