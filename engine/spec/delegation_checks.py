@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from engine.governance.names import DELEGATION_PREFIX
 from engine.spec.diagnostics import shown
 from engine.spec.document_rules import MANUAL
-from engine.spec.loader import LoadedWorkflow, contract_problem, load_workflow
+from engine.spec.loader import LoadedWorkflow, contract_problem, list_workflows, load_workflow
 from engine.spec.model import Spec
 from engine.spec.paths import slug_ok
 from engine.spec.report import Report
@@ -61,13 +62,16 @@ def check_delegations(report: Report, tree: AuthoringTree, spec: Spec) -> None:
             text = f"'{DELEGATION_PREFIX}{name}' names no workflow: a slug is words of a-z 0-9 joined by '-'"
             report.add("error", "delegation.slug", _FIELD, text, at=at)
         elif slug != spec.slug:
-            _check_target(report, siblings.load(slug), name, at)
+            _check_target(report, siblings, slug, at)
     _check_chains(report, spec, siblings, targets)
 
 
-def _check_target(report: Report, target: LoadedWorkflow, name: str, at: Path) -> None:
+def _check_target(report: Report, siblings: _Siblings, slug: str, at: Path) -> None:
+    target, name = siblings.load(slug), shown(slug)
     if target.spec is None or target.issues:
         text = f"sub-workflow '{name}' cannot be used: {target.issues[0].message}"
+        if target.issues[0].id == "missing":
+            text += f"; {report.meant(slug, siblings.known, 'workflows')}"
         report.add("error", "delegation.missing", _FIELD, text, at=at)
         return
     problem = contract_problem(target.spec)
@@ -92,6 +96,11 @@ class _Siblings:
         self._calls: dict[str, list[str]] = {
             spec.slug: [slug for slug in delegation_targets(spec) if slug_ok(slug)]
         }
+
+    @cached_property
+    def known(self) -> list[str]:
+        """The workflows there are."""
+        return list_workflows(self._tree)
 
     def load(self, slug: str) -> LoadedWorkflow:
         if slug not in self._loaded:

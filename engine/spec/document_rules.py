@@ -10,7 +10,7 @@ from engine.governance.references import reference_problem
 from engine.spec.diagnostics import shown
 from engine.spec.model import Spec, State, ToolEntry, Transition
 from engine.spec.paths import is_blank
-from engine.spec.report import Report, listed
+from engine.spec.report import Report
 from engine.spec.yaml12 import Path
 
 #: the id a workflow is called by: the command line, an invocation naming no trigger, a delegation (01 §8.1)
@@ -69,16 +69,16 @@ def _check_edges(report: Report, spec: Spec, slug: str, state: State) -> None:
         at: Path = (*path, "transitions", index)
         target = spec.states.get(edge.to)
         if target is None:
-            report.error("doc.undefined-target", (*at, "to"), _undefined(spec, edge.to))
+            report.error("doc.undefined-target", (*at, "to"), _undefined(report, spec, edge.to))
         problem = _undescribed(state, edge, target)
         if problem is not None:
             report.error("doc.undescribed-edge", (*at, "description"), problem)
     if state.on_error is not None and state.on_error not in spec.states:
-        report.error("doc.undefined-on-error", (*path, "on_error"), _undefined(spec, state.on_error))
+        report.error("doc.undefined-on-error", (*path, "on_error"), _undefined(report, spec, state.on_error))
 
 
-def _undefined(spec: Spec, slug: str) -> str:
-    return f"undefined state '{shown(slug)}'; states: {listed(spec.states)}"
+def _undefined(report: Report, spec: Spec, slug: str) -> str:
+    return f"undefined state '{shown(slug)}'; {report.meant(slug, spec.states, 'states')}"
 
 
 def _undescribed(state: State, edge: Transition, target: State | None) -> str | None:

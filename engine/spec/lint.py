@@ -24,6 +24,7 @@ from engine.spec.yaml12 import Path
 
 #: keys of triggers this project gives a meaning as a host (ruling 10)
 HOST_TRIGGER_KEYS: Final = (SCHEDULE_KEY,)
+_READ_KEYS: Final = (*TRIGGER_KEYS, *HOST_TRIGGER_KEYS)
 _AUTHORING_MENTION = re.compile(rf"(?<![\w/.-]){AUTHORING_ROOT}/")
 
 
@@ -65,6 +66,7 @@ def _lint_guards(report: Report, spec: Spec) -> None:
         for entry in trigger.requires
     }
     guaranteed = (guaranteed - {"title"}) | {"trigger"}
+    supplied = sorted(guaranteed)
     told: set[tuple[Path, str]] = set()
     for listed in tool_entries(spec):
         entry = listed.entry
@@ -88,8 +90,8 @@ def _lint_guards(report: Report, spec: Spec) -> None:
                 "warning",
                 "guard.unguaranteed",
                 listed.list_path,
-                f"a guard of '{shown(entry.tool)}' refers to '{name}', which no state and no trigger requires, "
-                f"so it may be unset when the guard is asked{everywhere}",
+                f"a guard of '{shown(entry.tool)}' refers to '{shown(name)}', which no state and no trigger requires, "
+                f"so it may be unset when the guard is asked{everywhere}{report.perhaps(name, supplied)}",
                 at=listed.path,
             )
 
@@ -104,9 +106,14 @@ def _lint_slug(report: Report, slug: str) -> None:
             "error",
             "state-slug.shape",
             ("states", slug),
-            "a state's slug is words of a-z 0-9 joined by '-'",
+            f"a state's slug is words of a-z 0-9 joined by '-'{_such_as(slug)}",
             key=True,
         )
+
+
+def _such_as(slug: str) -> str:
+    words = [word for word in re.split(r"[^a-z0-9]+", slug.lower()) if word]
+    return f", such as {shown('-'.join(words))}" if words else ""
 
 
 def _lint_type(report: Report, spec: Spec, slug: str, state: State) -> None:
@@ -254,7 +261,7 @@ def _lint_triggers(report: Report, slug: str, state: State) -> None:
                     "trigger.unknown-key",
                     path,
                     f"key '{shown(key)}' is kept for a host and read by nothing here; "
-                    f"read are {', '.join((*TRIGGER_KEYS, *HOST_TRIGGER_KEYS))}",
+                    f"read are {', '.join(_READ_KEYS)}{report.perhaps(key, _READ_KEYS)}",
                     at=(*path, key),
                     key=True,
                 )

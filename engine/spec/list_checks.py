@@ -51,7 +51,8 @@ def check_skills(report: Report, spec: Spec, registry: SkillRegistry) -> None:
     for path, names in lists.all():
         for index, name in enumerate(names):
             if name not in slugs:
-                text = f"no source provides the skill '{name}'; known: {listed(known)}"
+                text = f"no source provides the skill '{shown(name)}'; known: {listed(known)}"
+                text += report.perhaps(name, known)
                 report.add("error", "skills.unknown", path, text, at=(*path, index))
     _check_algebra(report, spec, lists, slugs, _Words("skill", "skills"))
     always = frozenset(lists.always)
@@ -85,6 +86,7 @@ def check_mounts(report: Report, spec: Spec, mounts: MountPrefixes) -> None:
         for index, name in enumerate(names):
             if name not in table:
                 text = f"the mount table has no '{shown(name)}'; it has: {listed(mounts.names)}"
+                text += report.perhaps(name, mounts.names)
                 report.add("error", "mounts.unknown", path, text, at=(*path, index))
     _check_grants(report, ("mounts", "allow_always"), spec.mounts_allow_always, mounts)
     for slug, state in spec.states.items():

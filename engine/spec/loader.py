@@ -132,7 +132,7 @@ def _unreadable(slug: str, report: Report, prose: str) -> LoadedWorkflow:
 
 
 def _missing(slug: str, prose: str) -> str:
-    text = f"{spec_path(slug)} does not exist"
+    text = "the file does not exist"
     if split_frontmatter(prose) is not None:
         return f"{text}: move the frontmatter of {PROSE_FILE} to {SPEC_FILE}, which is the only place for it"
     return text

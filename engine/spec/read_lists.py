@@ -181,7 +181,8 @@ def _bad_variable(report: Report, value: Json, path: Path) -> None:
     report.error(
         "schema.variable-name",
         path,
-        f"a variable name is a lower-case letter, then letters, digits and '_', not {kind_phrase(value)}",
+        f"a variable name is a lower-case letter, then lower-case letters, digits and '_' (such as order_id), "
+        f"not {kind_phrase(value)}",
     )
 
 
@@ -227,6 +228,10 @@ def _read_signature_entry(report: Report, value: Json, path: Path) -> SignatureE
     return SignatureEntry(value["name"], value.get("type"), description)
 
 
+def _type_shown(value: Json) -> str:
+    return shown(repr(value), 60) if isinstance(value, str) else f"({kind_phrase(value)})"
+
+
 def _signature_problem(value: Json) -> str | None:
     if not isinstance(value, dict):
         return f"an entry is a variable name or {{ name, type?, description? }}, not {kind_phrase(value)}"
@@ -239,7 +244,7 @@ def _signature_problem(value: Json) -> str | None:
         return f'entry {called}: Unrecognized key: "{shown(unknown)}"; accepted keys: name, type, description'
     if "type" in value and value["type"] not in SIGNATURE_TYPES:
         return (
-            f"entry {called}: unknown type {kind_phrase(value['type'])}; types: {', '.join(SIGNATURE_TYPES)}"
+            f"entry {called}: unknown type {_type_shown(value['type'])}; types: {', '.join(SIGNATURE_TYPES)}"
         )
     if "description" in value and is_blank(value["description"]):
         return f"entry {called}: description must be a non-empty string"

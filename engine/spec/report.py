@@ -16,7 +16,8 @@ from core.jsontext import Json, JsonObject
 from engine.spec.diagnostics import Diagnostic, Severity, field_of, message_at, shown
 from engine.spec.yaml12 import Path, YamlDocument
 
-MAX_SUGGESTIONS: Final = 100  # comparing names is slow; a document this wrong needs no more hints
+#: names compared for hints in one report: it is slow, and a document worse than this needs no more of them
+MAX_COMPARED: Final = 5_000
 _LONGEST_NAME: Final = 40
 
 #: key → (identifier, hint): keys that once meant something (01 §19.4)
@@ -33,7 +34,7 @@ class Report:
         self.file = file
         self.found: list[Diagnostic] = []
         self._document = document
-        self._suggestions = 0
+        self._compared = 0
 
     def add(
         self,
@@ -71,19 +72,29 @@ class Report:
         id_, hint = removed.get(key) or _REMOVED_ANYWHERE.get(key) or ("schema.unknown-key", "")
         whole = field_of((*path, key))
         if not hint:
-            near = self._near(key, known)
-            hint = f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
+            hint = self.meant(key, known, "known here")
         self.error(
             id_, path, f'Unrecognized key: "{shown(key)}" ({whole}); {hint}', at=(*path, key), key=True
         )
 
-    def _near(self, key: str, known: Sequence[str]) -> str | None:
-        self._suggestions += 1
-        if self._suggestions > MAX_SUGGESTIONS or len(key) > _LONGEST_NAME:
+    def near(self, name: str, known: Collection[str]) -> str | None:
+        """The known name that was probably meant."""
+        self._compared += len(known)
+        if self._compared > MAX_COMPARED or len(name) > _LONGEST_NAME:
             return None
-        folded = {name.lower().replace("_", "").replace("-", ""): name for name in known}
-        same = folded.get(key.lower().replace("_", "").replace("-", ""))
-        return same or next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.7)), None)
+        folded = {_folded(each): each for each in known}
+        same = folded.get(_folded(name))
+        return same or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
+
+    def perhaps(self, name: str, known: Collection[str]) -> str:
+        """A clause that names what was probably meant, empty when nothing is near."""
+        near = self.near(name, known)
+        return "" if near is None else f"; did you mean '{shown(near)}'?"
+
+    def meant(self, name: str, known: Collection[str], many: str) -> str:
+        """The clause behind an unknown name: the one that was probably meant, else those there are."""
+        near = self.near(name, known)
+        return f"did you mean '{shown(near)}'?" if near is not None else f"{many}: {listed(known)}"
 
     # --- reading, with what is malformed reported and left out ---------------------------------------------------
 
@@ -102,7 +113,10 @@ class Report:
     def items(self, value: Json, path: Path, expected: str, id_: str = "schema.type") -> list[Json]:
         if isinstance(value, list):
             return value
-        self.error(id_, path, f"must be {expected}, not {kind_phrase(value)}")
+        text = f"must be {expected}, not {kind_phrase(value)}"
+        if isinstance(value, str) and value.strip():
+            text += f"; write a single one in brackets: [{shown(value, 40)}]"
+        self.error(id_, path, text)
         return []
 
     def string(self, value: Json, path: Path, *, filled: bool = False) -> str | None:
@@ -136,6 +150,10 @@ class Report:
             self.error("schema.number", path, f"must be an integer of at least {least}, not {shown(value)}")
             return None
         return int(value)
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def is_number(value: Json) -> bool:

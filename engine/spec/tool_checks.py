@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from core.paths import is_within
 from engine.governance.calls import Origin, ToolCall, Verdict
-from engine.governance.globs import literal_prefix, path_prefix
+from engine.governance.globs import compile_glob, literal_prefix, path_prefix
 from engine.governance.kernel import decide
 from engine.governance.machine import Machine, SkillBundle, StateSurface, compile_machine
 from engine.governance.names import ADVANCE, CONTROLS, DEFAULT_TOOLS, DELEGATION_PREFIX, TASK
@@ -233,14 +233,17 @@ def _check_advance(report: Report, spec: Spec, state: State, entry: ToolEntry, a
 
 
 def _probes(machine: Machine, entry: ToolEntry) -> Iterator[_Probe]:
+    """The patterns to try; one with a `..` is refused already."""
     declared = machine.tool_paths.get(entry.tool, ())
     for pattern in entry.paths or ():
-        yield _Probe(pattern, declared, literal_prefix(pattern))
+        if not compile_glob(pattern).climbs:
+            yield _Probe(pattern, declared, literal_prefix(pattern))
     for name, patterns in (entry.args or {}).items():
         guarded = tuple(argument for argument in declared if name in argument.spellings)
         if guarded or (not declared and name in ("file_path", "path")):
             for pattern in patterns:
-                yield _Probe(pattern, guarded, literal_prefix(pattern))
+                if not compile_glob(pattern).climbs:
+                    yield _Probe(pattern, guarded, literal_prefix(pattern))
 
 
 def _probe_entry(

@@ -16,7 +16,7 @@ from engine.spec.delegation_checks import check_delegations
 from engine.spec.diagnostics import Diagnostic, message_at, shown
 from engine.spec.list_checks import check_mounts, check_skills
 from engine.spec.loader import WORKFLOWS, LoadedWorkflow, contract_problem, load_workflow
-from engine.spec.model import Spec, State
+from engine.spec.model import RuntimeContract, Spec, State
 from engine.spec.paths import slug_ok
 from engine.spec.report import Report
 from engine.spec.skills import SkillRegistry
@@ -115,7 +115,8 @@ def _not_yet_said(findings: Sequence[Diagnostic], loaded: LoadedWorkflow) -> lis
 def _check_contract(report: Report, spec: Spec) -> None:
     problem = contract_problem(spec)
     if problem is not None:
-        report.error("contract.unsupported", ("runtime",), problem)
+        hint = f'write version: "{RuntimeContract().version}", or leave runtime out'
+        report.error("contract.unsupported", ("runtime",), f"{problem}; {hint}")
 
 
 def _check_script(report: Report, tree: AuthoringTree, slug: str, state: State) -> None:

@@ -58,6 +58,7 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
 _LINE_START = re.compile(r"^[ \t]*(\S)", re.MULTILINE)
+_LINE_BREAK = re.compile(r"\r\n?|\n")  # as libyaml counts them
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
 
 # Line breaks in YAML 1.1, ordinary characters in YAML 1.2. libyaml follows 1.1, so they travel in disguise.
@@ -147,7 +148,7 @@ def load_yaml(data: bytes | str, *, max_bytes: int = MAX_BYTES) -> YamlDocument:
         for event in _events(shield.hide(text)):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        raise _problem_of(error) from None
+        raise _problem_of(error, text) from None
     except yaml.YAMLError as error:
         raise _reader_problem(error, text) from None
     root = builder.root or _Node(None, 1, 1)
@@ -430,10 +431,39 @@ def _shown(text: str | None, limit: int = 60) -> str:
     return f'"{text}"' if len(text) <= limit else f'"{text[:limit]}…"'
 
 
-def _problem_of(error: yaml.MarkedYAMLError) -> YamlProblem:
-    mark = error.problem_mark or error.context_mark
-    words = " ".join(part for part in (error.context, error.problem) if part)
-    return YamlProblem(words or "not YAML", mark.line + 1 if mark else 1, mark.column + 1 if mark else 1)
+#: libyaml's words → an author's; `{char}` is what stands at the place, `{began}` where the broken thing began
+_WORDS: Final[dict[str, str]] = {
+    "found character that cannot start any token": "no text can begin with {char}: put it in quotes",
+    "found unexpected end of stream": "a quoted text is never closed",
+    "did not find expected ',' or ']'": "expected ',' or ']' in the list that begins {began}",
+    "did not find expected ',' or '}'": "expected ',' or '}}' in the mapping that begins {began}",
+    "could not find expected ':'": "expected ':' behind a key",
+    "mapping values are not allowed in this context": "a ':' that makes no key here: put a text with ': ' in quotes",
+    "did not find expected key": "no key where one is expected: check the indentation, and quotes inside quotes",
+    "did not find expected '-' indicator": "no '- ' where one is expected: check the indentation of the list",
+    "found unknown escape character": "unknown escape: in double quotes a backslash is written twice",
+}
+#: faults found at their end, told at their beginning
+_AT_BEGINNING: Final = frozenset({"found unexpected end of stream", "could not find expected ':'"})
+
+
+def _problem_of(error: yaml.MarkedYAMLError, text: str) -> YamlProblem:
+    problem, context = error.problem or "", error.context or ""
+    at, began = error.problem_mark or error.context_mark, error.context_mark
+    if problem in _AT_BEGINNING and began is not None:
+        at = began
+    line, column = (at.line + 1, at.column + 1) if at else (1, 1)
+    words = _WORDS.get(problem)
+    if words is None or (began is None and "{began}" in words):
+        return YamlProblem(" ".join(filter(None, (context, problem))) or "not YAML", line, column)
+    char = ""
+    if problem.startswith("found character"):
+        lines = _LINE_BREAK.split(text)[line - 1 : line]
+        char = lines[0][column - 1 : column] if lines else ""
+    if char == "\t":
+        return YamlProblem("a tab cannot indent: use spaces", line, column)
+    where = f"in line {began.line + 1}" if began is not None else ""
+    return YamlProblem(words.format(char=f"'{char}'", began=where), line, column)
 
 
 def _reader_problem(error: yaml.YAMLError, text: str) -> YamlProblem:

@@ -263,3 +263,29 @@ def test_an_empty_text_is_null():
     """01 §2.2: the caller refuses it as no mapping."""
     assert value("") is None
     assert value("# nothing\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "line", "column"),
+    [
+        ("states:\n\tx: 1\n", "a tab cannot indent", 2, 1),
+        ("a:\n  b: 'x\n", "a quoted text is never closed", 2, 6),
+        ("a:\n  b: [1, 2\nc: 1\n", "the list that begins in line 2", 3, 2),
+        ("a:\n  b: {x: 1\nc: 1\n", "the mapping that begins in line 2", 3, 2),
+        ("a:\n  b: 1\n  c\nd: 1\n", "expected ':' behind a key", 3, 3),
+        ("a: b: c\n", "put a text with ': ' in quotes", 1, 5),
+        ("a: @x\n", "no text can begin with '@'", 1, 4),
+        ("a: 1\rb: @x\n", "no text can begin with '@'", 2, 4),
+        ("a: 'it's'\n", "quotes inside quotes", 1, 8),
+        ("a:\n- b\nc\n- d\n", "expected ':' behind a key", 3, 1),
+        ('a: "\\q"\n', "a backslash is written twice", 1, 5),
+    ],
+)
+def test_a_fault_of_syntax_is_told_in_an_authors_words_at_its_place(
+    text: str, words: str, line: int, column: int
+):
+    """01 §2.2: a place that can be found, and what to do there."""
+    with pytest.raises(YamlProblem) as caught:
+        load_yaml(text)
+    assert words in caught.value.message
+    assert (caught.value.line, caught.value.column) == (line, column)
