@@ -65,6 +65,8 @@ class Follower:
         Never ends by itself without `turn`, unless the session is deleted.
         """
         cursor = after if turn is None else max(after, (turn, 0, 0, 0))
+        if turn is not None and (cursor[0] > turn or cursor[3] == SETTLED_INDEX):
+            return  # everything of the turn has been told
         position = await self._latest(session)
         async for told in self._from_store(session, cursor, None):
             cursor = _id_of(told)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 import httpx
 import pytest
 
-from tests.support.fleet import RunningFleet, running_fleet
+from tests.support.fleet import FIXED_KEY, READER_KEY, RunningFleet, running_fleet
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +25,5 @@ async def client(fleet: RunningFleet) -> AsyncGenerator[httpx.AsyncClient]:
 @pytest.fixture(scope="session")
 def guarded(fleet: RunningFleet) -> str:
     """The base URL of an API that asks for keys."""
-    _, url = fleet.start_api(ARCHMAX_API_KEYS=f"{FIXED},{READER}=read@chat")
+    _, url = fleet.start_api(ARCHMAX_API_KEYS=f"{FIXED_KEY},{READER_KEY}=read@chat")
     return url
-
-
-FIXED = "a-fixed-key-of-the-environment"
-READER = "another-key-that-only-reads-chat"

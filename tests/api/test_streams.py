@@ -76,7 +76,7 @@ async def test_what_redis_lost_is_derived_from_the_store(
     first = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
     second = await run_turn(client, f"/v1/sessions/{session}/decisions", {"to": "pay"})
     async with Redis.from_url(fleet.redis.url, decode_responses=True) as redis:
-        told = await redis.xrange(f"archmax:events:{session}")
+        told: Any = await redis.xrange(f"archmax:events:{session}")
         published = [(fields["id"], fields["data"]) for _, fields in told if "id" in fields]
         await redis.delete(f"archmax:events:{session}")
     derived = [

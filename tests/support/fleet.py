@@ -92,6 +92,8 @@ MODEL = """
 """
 
 WORKFLOWS: Mapping[str, str] = {"refund": REFUND, "reminder": REMINDER, "chat": CHAT}
+FIXED_KEY = "a-fixed-key-of-the-environment"
+READER_KEY = "another-key-that-only-reads-chat"
 TEST_SECRET = "webhook-secret-for-tests"
 
 
@@ -143,8 +145,11 @@ class RunningFleet:
     def start_worker(self) -> Process:
         code = "import sys; from worker.tasks import run_worker; from worker.settings import FleetSettings, ModelEnvironment; sys.exit(run_worker(FleetSettings(), ModelEnvironment()))"
         self.worker = self.python(code, "worker")
-        _until(lambda: "ready" in self.worker_words(), self.worker)
         return self.worker
+
+    def await_worker(self) -> None:
+        assert self.worker is not None
+        _until(lambda: "ready" in self.worker_words(), self.worker)
 
     def worker_words(self) -> str:
         return self.worker.words() if self.worker is not None else ""
@@ -207,6 +212,7 @@ def running_fleet(folder: Path) -> Generator[RunningFleet]:
     try:
         fleet.start_worker()
         fleet.api, fleet.url = fleet.start_api(ARCHMAX_AUTH_DISABLED="1")
+        fleet.await_worker()
         yield fleet
     finally:
         fleet.stop()
