@@ -31,6 +31,7 @@ from engine.turn.recorder import EventStream
 from engine.workspace.backend import AnyBackend
 from sandbox import Sandbox
 from worker.settings import ModelEnvironment
+from worker.zone import local_zone
 
 #: governs when it exists and `workflow` is omitted; empty: the only workflow there is does (05 OP-8)
 DEFAULT_WORKFLOW: str = ""
@@ -95,6 +96,7 @@ async def create_agent(
         environment_cache=(environment.prompt_cache, environment.prompt_cache_ttl),
         environment_pricing=environment.pricing(),
         streaming=environment.streaming,
+        zone=local_zone(),
     )
     check_options(options)
     store: SessionStore | None = given.get("session_store")

@@ -19,6 +19,7 @@ from engine.spec.skills import DEFAULT_SOURCES
 from engine.turn.assembly import Wiring
 from sandbox import Sandbox
 from worker.settings import FleetSettings, ModelEnvironment
+from worker.zone import local_zone
 
 Purpose = Literal["worker", "run", "test", "validate"]
 
@@ -121,6 +122,7 @@ async def wire_fleet(
         environment_cache=(environment.prompt_cache, environment.prompt_cache_ttl),
         environment_pricing=environment.pricing(),
         streaming=environment.streaming,
+        zone=local_zone(),
         call_timeout_ms=round(settings.call_timeout_seconds * 1000),
     )
     models = ModelFactory(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, Final, cast
 
 from engine.delegation.calls import Bounds
@@ -39,8 +40,9 @@ def host_options(
     environment_pricing: Pricing | None = None,
     streaming: bool = True,
     call_timeout_ms: int = 120_000,
+    zone: tuple[tzinfo, str] | None = None,
 ) -> HostOptions:
-    """Read what a host gave. `bounds` are what `sub_workflow_bounds` is laid over.
+    """Read what a host gave. `bounds` are what `sub_workflow_bounds` is laid over; `zone` is the host's, told in prompts.
 
     Raises: `TypeError` for a key an option does not have, `ValueError` for a value it cannot take, `MiddlewareError`.
     """
@@ -74,6 +76,8 @@ def host_options(
         variables=dict(variables or {}),
         streaming=streaming,
         call_timeout_ms=call_timeout_ms,
+        zone=zone[0] if zone is not None else None,
+        zone_name=zone[1] if zone is not None else None,
     )
 
 

@@ -59,7 +59,7 @@ from engine.turn.tools import Tool, ToolCallContext, model_schema
 from engine.workspace.images import ImageOptions
 from engine.workspace.mounts import MountTable
 from engine.workspace.offload import offload
-from engine.workspace.tools import ToolResult
+from engine.workspace.tools import FILE_TOOLS, ToolResult
 from sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class Assembly:
             platform=options.platform_prompt,
             workflow_body="" if self.plain else self.library.body(self.spec.slug),
             mounts=self.mounts,
+            files=any(offered_somewhere(self.machine, name) for name in FILE_TOOLS if name != WRITE_TODOS),
             todos=offered_somewhere(self.machine, WRITE_TODOS),
             top_level=self.top_level,
         )

@@ -34,7 +34,6 @@ advance into it; the person decides, never you. Work that cannot succeed: retry 
 alone in its message, as the last resort and never as a reply.
 - Grader and code states decide on their own. Their note tells you what they found; act on it.
 - The tool surface is closed: what a state does not offer is refused. Do not look for ways around a refusal.
-- Files: write results under `scratchpad/`; paths are relative to the workspace.
 - Loops, arithmetic and many calls: write JavaScript for `archmax_eval` (`await tools.readFile({file_path})`) rather than \
 calling tools one by one.
 - Quote a variable in any tool argument as `${{name}}` or `${{name.path}}`; it is filled in exactly. `$${{name}}` stays \
@@ -50,7 +49,8 @@ def for_session(prompt: str, *, top_level: bool) -> str:
     """The prompt without its markers: passages between them kept for a top-level session, left out for a child."""
     lines = prompt.split("\n")
     kept: list[str] = []
-    removed_in_list = 0
+    #: left-out items of the list being read, by the list's indent
+    removed: dict[int, int] = {}
     index = 0
     while index < len(lines):
         line = lines[index]
@@ -63,14 +63,17 @@ def for_session(prompt: str, *, top_level: bool) -> str:
             if top_level:
                 kept.extend(passage)
             else:
-                removed_in_list += sum(1 for text in passage if _ITEM.match(text))
+                for item in filter(None, map(_ITEM.match, passage)):
+                    removed[len(item[1])] = removed.get(len(item[1]), 0) + 1
             index = close + 1
             continue
         match = _ITEM.match(line)
-        if match and removed_in_list:
-            line = f"{match[1]}{int(match[2]) - removed_in_list}{match[3]}{match[4]}{line[match.end() :]}"
-        elif line.strip() and not line.startswith((" ", "\t")) and not match:
-            removed_in_list = 0  # another block: numbering there is its own
+        if match:
+            number = int(match[2]) - removed.get(len(match[1]), 0)
+            removed = {indent: count for indent, count in removed.items() if indent <= len(match[1])}
+            line = f"{match[1]}{number}{match[3]}{match[4]}{line[match.end() :]}"
+        elif line.strip() and not line.startswith((" ", "\t")):
+            removed = {}  # another block: numbering there is its own
         kept.append(line)
         index += 1
     return "\n".join(kept).strip("\n")

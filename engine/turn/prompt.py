@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 
 from engine.governance.surface import MountAccess
 from engine.governance.zones import MountPrefixes
@@ -17,6 +16,10 @@ from engine.spec.model import SignatureEntry, Spec, State, Trigger
 from engine.turn.platform_prompt import PLATFORM_PROMPT, for_session
 
 TODO_GUIDANCE = "For work of several steps keep a plan with `write_todos`: one item in progress, done items marked at once."
+FILE_GUIDANCE = (
+    "Files: paths are relative to the workspace. Put results under `scratchpad/`; page long files with `offset` and "
+    "`limit`; search with `grep` and `glob` before reading."
+)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -28,6 +31,7 @@ def static_prompt(
     platform: str | None,
     workflow_body: str,
     mounts: MountPrefixes,
+    files: bool,
     todos: bool,
     top_level: bool,
 ) -> str:
@@ -39,7 +43,7 @@ def static_prompt(
         layers.append(system_prompt.strip())
     if spec is not None:
         layers.append(for_session(platform or PLATFORM_PROMPT, top_level=top_level))
-    layers.append(zones_block(mounts))
+    layers.append(zones_block(mounts, governed=spec is not None))
     if spec is not None:
         header: list[str] = []
         if spec.title:
@@ -50,17 +54,19 @@ def static_prompt(
         body = _COMMENT.sub("", workflow_body).strip()
         if body:
             layers.append(body)
+    if files:
+        layers.append(FILE_GUIDANCE)
     if todos:
         layers.append(TODO_GUIDANCE)
     return "\n\n".join(layers)
 
 
-def zones_block(mounts: MountPrefixes) -> str:
+def zones_block(mounts: MountPrefixes, *, governed: bool = True) -> str:
     """What of the workspace is always the same (03 §17.3): areas and ungoverned mounts."""
     lines = [
         "# Workspace",
         "",
-        "- `scratchpad/`: yours to read and write in every state",
+        "- `scratchpad/`: yours to read and write" + (" in every state" if governed else ""),
         "- `large_tool_results/`, `conversation_history/`: moved here for you to read; read-only",
     ]
     shown: list[tuple[bool, str, str]] = []
@@ -74,7 +80,8 @@ def zones_block(mounts: MountPrefixes) -> str:
             note += ", browse only"
         shown.append((writable, path, note))
     lines += [f"- `{path}`: {note}" for _writable, path, note in sorted(shown)]
-    lines.append("- any other path: as the state allows")
+    if governed:
+        lines.append("- any other path: as the state allows")
     if mounts.governed:
         lines.append("- further mounts exist only where the current-state block lists them")
     return "\n".join(lines)
@@ -219,6 +226,11 @@ def _edges(spec: Spec, state: State) -> str:
     )
 
 
+def _routed(s: SessionState) -> bool:
+    """Whether something other than the agent itself brought the session here."""
+    return not s.pending_delegations and not (s.trail and s.trail[-1]["kind"] == "agent")
+
+
 def parked_block(state: State | None, s: SessionState, *, clock: str) -> str:
     """The volatile block of a reply-only call (03 §10.5)."""
     record = s.pending_decision or s.pending_input or {}
@@ -233,7 +245,7 @@ def parked_block(state: State | None, s: SessionState, *, clock: str) -> str:
             "A person just wrote while someone else is deciding. Answer them; you may not decide, predict or announce "
             "the decision."
         )
-    elif last is not None and last["role"] == "note":
+    elif last is not None and last["role"] == "note" and _routed(s):
         case = "You were just routed here by the runtime note above; a person decides next."
     else:
         case = "You just handed the work over; a person decides next."
@@ -263,7 +275,3 @@ read by the next state, so say what is right or what to mend. Answering in text 
 
 def grader_prompt(state: State) -> str:
     return f"{GRADER_PREAMBLE}\n\n# Criteria\n\n{(state.instructions or '').strip()}"
-
-
-def local_now() -> datetime:
-    return datetime.now().astimezone()

@@ -104,7 +104,9 @@ async def test_layers_stand_in_order_and_absent_ones_are_skipped(bench: Make) ->
 
 async def test_the_static_block_is_the_same_for_every_call_and_names_no_state(bench: Make) -> None:
     """03 §17.1: byte-identical, no slug, title, summary, script, criteria or count of states."""
-    b = bench(LOANS, [call("touch"), advance("hidden-review"), AIMessage("over"), AIMessage("hm"), AIMessage("bye")])
+    b = bench(
+        LOANS, [call("touch"), advance("hidden-review"), AIMessage("over"), AIMessage("hm"), AIMessage("bye")]
+    )
     await b.send()
     await b.reply("and?")
     await b.decide("loan-closed")
@@ -113,7 +115,15 @@ async def test_the_static_block_is_the_same_for_every_call_and_names_no_state(be
     assert len(statics) == 1
     static = statics.pop()
     for hidden in (
-        *("secret-intake", "The intake", "Summed up", "Take it in", "hidden-review", "Review it", "check-fee"),
+        *(
+            "secret-intake",
+            "The intake",
+            "Summed up",
+            "Take it in",
+            "hidden-review",
+            "Review it",
+            "check-fee",
+        ),
         *("fee.js", "rate", "Secret criteria", "loan-closed", "disputes", "disabled", "metadata"),
     ):
         assert hidden not in static.replace("separate", "").replace("calculate", "").replace("operate", "")
@@ -206,7 +216,11 @@ def test_the_platform_prompt_says_what_it_must(said: str) -> None:
 
 
 async def test_a_workspaces_platform_prompt_replaces_ours(bench: Make) -> None:
-    b = bench(LOANS, [AIMessage("ok")], platform_prompt="Mine.\n<!-- top-level-only -->\nTop.\n<!-- /top-level-only -->")
+    b = bench(
+        LOANS,
+        [AIMessage("ok")],
+        platform_prompt="Mine.\n<!-- top-level-only -->\nTop.\n<!-- /top-level-only -->",
+    )
     static = b.agent.assembly.static_prompt
     assert static.startswith("Mine.\nTop.\n\n# Workspace")
     assert "How this session works" not in static
@@ -222,7 +236,9 @@ def test_the_zones_name_ungoverned_mounts_read_only_first() -> None:
         unsearchable=frozenset({"big"}),
     )
     lines = zones_block(mounts).split("\n")
-    shown = [line for line in lines if line.startswith("- `") and "scratch" not in line and "large" not in line]
+    shown = [
+        line for line in lines if line.startswith("- `") and "scratch" not in line and "large" not in line
+    ]
     assert shown == [
         "- `AGENTS.md`: read-only",
         "- `big/`: read-only, browse only",
@@ -260,7 +276,15 @@ async def test_the_blocks_items_come_only_when_they_apply(bench: Make) -> None:
     b = bench("states: {work: {triggers: {manual: {}}}}", [AIMessage("ok")])
     await b.send()
     _, volatile = blocks(b, 0)
-    for absent in ("Skills", "Mounts", "Enforced", "Started with", "Before finishing", "Transitions", "archmax_reset"):
+    for absent in (
+        "Skills",
+        "Mounts",
+        "Enforced",
+        "Started with",
+        "Before finishing",
+        "Transitions",
+        "archmax_reset",
+    ):
         assert absent not in volatile
     assert "This state is terminal" in volatile
 
@@ -275,7 +299,7 @@ async def test_skills_mounts_constraints_variables_and_signature_are_told(bench:
               manual:
                 description: For callers only.
                 requires: [card_no]
-                returns: [{name: fee, type: integer, description: in cents}, note]
+                returns: [{name: fee, type: integer, description: in cents}, remark]
             tools: {allow: [{tool: touch, args: {n: "${{card_no}}"}}]}
             mounts: {allow: [zoo, {mount: vault, access: read_write}]}
         """,
@@ -288,7 +312,10 @@ async def test_skills_mounts_constraints_variables_and_signature_are_told(bench:
     )
     await b.send(variables={"card_no": "7-x"})
     _, volatile = blocks(b, 0)
-    assert "## Mounts available in this state\n- `vault` — read/write\n- `zoo` — read-only, browse only" in volatile
+    assert (
+        "## Mounts available in this state\n- `vault` — read/write\n- `zoo` — read-only, browse only"
+        in volatile
+    )
     assert "attic" not in volatile
     assert "`card_no`" in volatile
     assert "7-x" in volatile.split("Enforced on arguments:")[1].split("\n\n")[0]
@@ -296,7 +323,7 @@ async def test_skills_mounts_constraints_variables_and_signature_are_told(bench:
     assert "Started with `card_no`." in volatile
     ask = volatile.split("Before finishing")[1].split("\n\n")[0]
     assert "ends rejected" in ask
-    assert "- fee (integer) — in cents\n- note" in ask
+    assert "- fee (integer) — in cents\n- remark" in ask
     assert "For callers only" not in volatile
 
 
@@ -307,7 +334,10 @@ async def test_a_child_is_told_what_finishing_short_means_for_its_caller(bench: 
     parent = """
     states: {work: {triggers: {manual: {}}, tools: {allow: [archmax_workflow_child]}}}
     """
-    b = bench({"main": parent, "child": child}, [call("archmax_workflow_child"), AIMessage("short"), AIMessage("ok")])
+    b = bench(
+        {"main": parent, "child": child},
+        [call("archmax_workflow_child"), AIMessage("short"), AIMessage("ok")],
+    )
     await b.send()
     static, volatile = blocks(b, 1)
     assert "the caller gets what was set" in volatile
@@ -338,7 +368,10 @@ async def test_an_entry_state_that_is_terminal_needs_no_reset(bench: Make) -> No
 
 
 async def test_a_delivery_to_a_terminal_state_needs_no_reset(bench: Make) -> None:
-    b = bench(FOLLOWED, [advance("done"), call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("got it")])
+    b = bench(
+        FOLLOWED,
+        [advance("done"), call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("got it")],
+    )
     await b.send("one")
     await b.deliver("mail")
     assert "archmax_reset" not in blocks(b, len(b.seen) - 1)[1]
@@ -388,7 +421,9 @@ async def test_a_parked_call_knows_that_a_grader_brought_it_there(bench: Make) -
 
 async def test_a_move_after_a_note_is_the_agents_own(bench: Make) -> None:
     spec = PARKS.replace("{to: check, description: Show.}", "{to: work, description: Back.}")
-    b = bench(spec, [advance("rate"), advance("work"), AIMessage("verdict"), advance("check"), AIMessage("over")])
+    b = bench(
+        spec, [advance("rate"), advance("work"), AIMessage("verdict"), advance("check"), AIMessage("over")]
+    )
     await b.send()
     assert "You just handed the work over" in blocks(b, len(b.seen) - 1)[1]
 
