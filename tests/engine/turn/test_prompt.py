@@ -132,8 +132,10 @@ async def test_the_static_block_is_the_same_for_every_call_and_names_no_state(be
 async def test_the_static_block_does_not_grow_with_the_states(bench: Make) -> None:
     def chain(count: int) -> str:
         states = ["states:", "  s0: {triggers: {manual: {}}, transitions: [{to: s1, description: On.}]}"]
-        for n in range(1, count):
-            states.append(f"  s{n}: {{transitions: [{{to: s{(n + 1) % count}, description: On.}}]}}")
+        states += [
+            f"  s{n}: {{transitions: [{{to: s{(n + 1) % count}, description: On.}}]}}"
+            for n in range(1, count)
+        ]
         return "\n".join(states)
 
     small, large = (bench(chain(count), "[]").agent.assembly for count in (2, 60))
