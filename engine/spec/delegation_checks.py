@@ -17,6 +17,7 @@ from engine.spec.tree import AuthoringTree
 from engine.spec.yaml12 import Path
 
 MAX_DEPTH: Final = 3
+_LONGEST_CHAIN_SHOWN: Final = 8
 _FIELD: Final[Path] = ("states",)
 
 
@@ -160,4 +161,6 @@ def _keep_longer(best: dict[str, list[str]], at: str, target: str, rest: list[st
 
 
 def _arrows(slugs: list[str]) -> str:
-    return " → ".join(shown(slug) for slug in slugs)
+    """A chain of calls, its middle left out when it is long."""
+    shortened = slugs if len(slugs) <= _LONGEST_CHAIN_SHOWN else [*slugs[:6], "…", slugs[-1]]
+    return " → ".join(shown(slug) for slug in shortened)

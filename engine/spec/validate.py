@@ -130,7 +130,8 @@ def _check_script(report: Report, tree: AuthoringTree, slug: str, state: State) 
         report.add("error", "code.script-not-found", field, f"the script cannot be read: {error}", file=path)
         return
     if data is None:
-        report.add("error", "code.script-not-found", field, "the script does not exist", file=path)
+        near = report.perhaps(state.script, _scripts(tree, slug))
+        report.add("error", "code.script-not-found", field, f"the script does not exist{near}", file=path)
         return
     for specifier in dict.fromkeys(forbidden_imports(data.decode("utf-8", "replace"))):
         report.add(
@@ -140,6 +141,15 @@ def _check_script(report: Report, tree: AuthoringTree, slug: str, state: State) 
             f"import of '{shown(specifier)}': only types from '@archmax-ai/harness/*' can be imported",
             file=path,
         )
+
+
+def _scripts(tree: AuthoringTree, slug: str) -> list[str]:
+    """What a code state of the workflow could name."""
+    folder = f"{WORKFLOWS}/{slug}/"
+    try:
+        return [path.removeprefix(folder) for path in tree.files(f"{folder}scripts")]
+    except OSError:
+        return []
 
 
 def _check_folders(tree: AuthoringTree, slug: str) -> list[Diagnostic]:
