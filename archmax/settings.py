@@ -55,6 +55,10 @@ class LocalSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
 
     flower_port: int = Field(5555, ge=1, le=65535, description="port of Flower under `archmax up`")
+    flower_prefix: str = Field("", description="path Flower is served under there; empty and `/` mean none")
+    flower_auth: SecretStr | None = Field(
+        None, description="`user:password` Flower asks for there, several separated by commas"
+    )
 
 
 def read_settings(settings: type[S], **given: Any) -> S:

@@ -27,6 +27,8 @@ class LocalFleet:
     bind: str = LOOPBACK
     port: int = 8000
     flower_port: int = 5555
+    flower_prefix: str = ""
+    flower_auth: str | None = field(default=None, repr=False)
     open: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,18 +77,26 @@ class LocalFleet:
                 port=self.port,
                 listens=f"http://{shown}:{self.port}{' (no key needed from this machine)' if self.open else ''}",
             ),
-            flower_part(self.redis_url, self.flower_port),
+            flower_part(self.redis_url, self.flower_port, prefix=self.flower_prefix, auth=self.flower_auth),
         ]
 
 
-def flower_part(redis_url: str, port: int) -> Part:
-    """Flower, told where its broker is by the environment; it keeps no data."""
+def flower_part(redis_url: str, port: int, *, prefix: str = "", auth: str | None = None) -> Part:
+    """Flower, told where its broker is and who may look by the environment; it keeps no data.
+
+    `prefix` is the path it is served under; `""` and `/` mean none, which Flower itself would answer with `//`. `auth` is
+    `user:password`, several separated by commas.
+    """
+    path = prefix.strip("/")
+    environment = {"BROKER_URL": redis_url, "FLOWER_URL_PREFIX": path}
+    if auth is not None:
+        environment["FLOWER_BASIC_AUTH"] = auth
     return Part(
         name="flower",
         command=[sys.executable, "-m", "celery", "flower", f"--address={LOOPBACK}", f"--port={port}"],
-        environment={"BROKER_URL": redis_url},
+        environment=environment,
         stage=2,
         port=port,
-        listens=f"http://{LOOPBACK}:{port}",
+        listens=f"http://{LOOPBACK}:{port}{f'/{path}/' if path else ''}",
         grace_seconds=5,
     )

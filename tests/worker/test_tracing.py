@@ -65,7 +65,7 @@ class Collector:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

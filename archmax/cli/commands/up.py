@@ -37,6 +37,8 @@ async def run(invocation: Invocation) -> int:
             bind=bind,
             port=port,
             flower_port=flower_port,
+            flower_prefix=local.flower_prefix,
+            flower_auth=local.flower_auth.get_secret_value() if local.flower_auth else None,
             open=is_loopback(bind) and api.api_keys is None,
         )
         style = style_for(invocation.err)
