@@ -319,3 +319,13 @@ async def test_a_crash_while_a_parked_child_is_resumed_changes_nothing(bench: Ma
         assert [m["text"] for m in w.state().messages if m["role"] == "note"] == [
             m["text"] for m in measure.state().messages if m["role"] == "note"
         ]
+
+
+async def test_a_spent_timeout_does_not_hide_a_parked_child(bench: Make) -> None:
+    """04 §9.1: the park is presented first; decision 0122."""
+    spec = MAIN.replace("maxParks: 1", "timeoutMs: 150")
+    slow = {**CHILD[0], "delay_ms": 300}
+    answers = [main(do(ask("a"))), main(say("open")), main(say("done"))]
+    b = bench({"main": spec, "ask": ASK}, [*answers, slow, *CHILD[1:]])
+    outcome = await b.send()
+    assert (outcome.kind, (await b.state()).position) == ("parked", "intake")

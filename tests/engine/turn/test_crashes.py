@@ -6,11 +6,13 @@ folds the log and goes on (rulings 11, 13).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from core.jsontext import JsonObject
 from engine.session.state import SessionState, fold
@@ -231,3 +233,25 @@ async def test_a_turn_whose_process_leaves_writes_nothing_more(
     w.stop = None
     assert (await w.turn({"kind": "message", "message": "go"}))["kind"] == "completed"
     assert left < len(w.records["s1"]) and b.touched == [1]
+
+
+async def test_a_call_announced_before_a_crash_is_not_announced_again(bench: Make) -> None:
+    """03 §20: it runs again, for it has no result, and settles once."""
+    runs: list[int] = []
+    hang = asyncio.Event()
+
+    async def slow() -> str:
+        """Hangs the first time."""
+        runs.append(1)
+        if len(runs) == 1:
+            await hang.wait()
+        return "slow"
+
+    spec = "states: { intake: { triggers: { manual: }, tools: { allow: [touch, slow] } } }"
+    tools = [StructuredTool.from_function(coroutine=slow, name="slow")]
+    w = World(bench(spec, [do(call("slow"), call("touch", n=1)), say("done")], tools=tools))
+    w.crash = Crash(2)
+    assert (await w.turn({"kind": "message", "message": "go"}))["kind"] == "completed"
+    assert (len(runs), w.bench.touched) == (2, [1])
+    told = [c["id"] for r in w.records["s1"] for c in r["changes"] if c["t"] == "called"]
+    assert len(told) == len(set(told)) == 2
