@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from typing import Any
 
@@ -82,6 +84,8 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         without_heartbeat=False,
         task_events=True,
         optimization="fair",
+        # several workers of one machine must not share a name: commands and the dashboard go by it
+        hostname=f"archmax-{os.getpid()}@{socket.gethostname()}",
     )
     try:
         worker.start()

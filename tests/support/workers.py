@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -21,8 +19,10 @@ from engine.session.state import SessionState
 from storage.records import EndedTurn
 from storage.sessionlog import HeadMoved
 from tests.support.command import REPOSITORY, command_environment
+from tests.support.nursery import Forked, nursery
 from worker.client import FleetClient
 from worker.protocol.accept import Accepted, Draft, accept
+from worker.service import FleetService
 from worker.settings import FleetSettings
 
 #: a host whose tools leave a mark in a file when they run, so that a test can count what ran twice
@@ -66,7 +66,7 @@ def wire(context):
 class Worker:
     """One `archmax worker` process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: Forked, log: Path) -> None:
         self.process, self._log = process, log
 
     @property
@@ -89,7 +89,9 @@ class Worker:
 class WorkerFleet:
     """A workspace, a Redis, and as many workers as a test starts. Use as an async context manager."""
 
-    def __init__(self, folder: Path, redis: EmbeddedRedis, *, database: int = 0) -> None:
+    def __init__(self, folder: Path, redis: EmbeddedRedis, *, database: int = 0, **environment: str) -> None:
+        """`environment`: `ARCHMAX_…` variables of every worker and of the tests' own client."""
+        self._environment = {"ARCHMAX_STORE_FSYNC": "false", **environment}
         self.root = folder / "workspace"
         self.marks = folder / "marks.txt"
         self._folder, self._redis = folder, redis
@@ -99,9 +101,15 @@ class WorkerFleet:
         (folder / "fleet_host.py").write_text(HOST)
 
     async def __aenter__(self) -> WorkerFleet:
-        settings = FleetSettings(root=self.root, redis_url=SecretStr(self.redis_url))
-        self.client = FleetClient(settings)
+        given: dict[str, Any] = {
+            name.removeprefix("ARCHMAX_").lower(): value for name, value in self._environment.items()
+        }
+        self.settings = FleetSettings(root=self.root, redis_url=SecretStr(self.redis_url), **given)
+        self.client = FleetClient(self.settings)
         await self.client.open()
+        await self.client.redis.flushdb()
+        self.service = FleetService(self.settings, self.client)
+        await self.service.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,6 +117,7 @@ class WorkerFleet:
             if worker.process.poll() is None:
                 worker.signal(signal.SIGCONT)
                 worker.kill()
+        await self.service.close()
         await self.client.close()
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -117,28 +126,25 @@ class WorkerFleet:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def start_worker(self, *, concurrency: int = 8, **environment: str) -> Worker:
-        log = self._folder / f"worker-{len(self._workers)}.log"
-        env = command_environment(
+    def environment(self, **more: str) -> dict[str, str]:
+        """Of a process of this fleet."""
+        return command_environment(
             {
                 "ARCHMAX_REDIS_URL": self.redis_url,
                 "ARCHMAX_MODEL": "scripted:model.yaml",
                 "ARCHMAX_HOST": "fleet_host:wire",
-                "ARCHMAX_CONCURRENCY": str(concurrency),
+                "ARCHMAX_ROOT": str(self.root),
                 "TEST_MARKS": str(self.marks),
                 "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{self._folder}",
-                **environment,
+                **self._environment,
+                **more,
             }
         )
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "archmax", "worker", "--root", str(self.root)],
-                env=env,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-            )
-        worker = Worker(process, log)
+
+    def start_worker(self, *, concurrency: int = 8, **environment: str) -> Worker:
+        log = self._folder / f"worker-{len(self._workers)}.log"
+        env = self.environment(ARCHMAX_CONCURRENCY=str(concurrency), **environment)
+        worker = Worker(nursery().fork(log, env, "worker", "--root", str(self.root)), log)
         self._workers.append(worker)
         return worker
 
