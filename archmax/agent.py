@@ -18,7 +18,7 @@ from engine.errors import SessionStoreRequiredError, WorkflowLoadError, Workspac
 from engine.host.agent import Agent
 from engine.host.announce import announce
 from engine.host.driver import TurnOptions
-from engine.host.options import host_options, trigger_id
+from engine.host.options import check_runtime, host_options, trigger_id
 from engine.host.stores import SessionStore, create_filesystem_session_store
 from engine.host.wiring import wire_host
 from engine.models.factory import HostModelFactory, ModelFactory
@@ -98,6 +98,7 @@ async def create_agent(
         streaming=environment.streaming,
         zone=local_zone(),
     )
+    check_runtime(sandbox_runtime)
     check_options(options)
     store: SessionStore | None = given.get("session_store")
     if store is None and backend is not None:

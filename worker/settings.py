@@ -6,9 +6,9 @@ Shared by worker, API and beat, because they must agree. Secrets are `SecretStr`
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from engine.models.factory import ModelSettings
@@ -17,10 +17,28 @@ from storage.objects import ObjectStore
 from storage.open import open_store
 
 
+def _switch(value: object) -> object:
+    """The words the contract has for on and off, and no others (05 §15)."""
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("write 1, true, yes or on, or 0, false, no or off")
+
+
+#: a boolean variable
+Switch: TypeAlias = Annotated[bool, BeforeValidator(_switch)]
+
+
 class ModelEnvironment(BaseSettings):
     """The model's endpoint and sampling (05 §15)."""
 
-    model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore", allow_inf_nan=False
+    )
 
     api_base_url: str | None = Field(
         None, description="OpenAI-compatible endpoint that serves every model id"
@@ -31,8 +49,8 @@ class ModelEnvironment(BaseSettings):
     )
     temperature: float | None = Field(None, ge=0, description="sampling temperature")
     max_tokens: int | None = Field(None, gt=0, description="cap on a model's answer, in tokens")
-    streaming: bool = Field(True, description="stream answers; off gives one delta per answer")
-    prompt_cache: bool | None = Field(
+    streaming: Switch = Field(True, description="stream answers; off gives one delta per answer")
+    prompt_cache: Switch | None = Field(
         None, description="prompt caching; unset leaves it to the workflow (on)"
     )
     prompt_cache_ttl: Literal["5m", "1h"] | None = Field(
@@ -67,13 +85,17 @@ class ModelEnvironment(BaseSettings):
 class FleetSettings(BaseSettings):
     """What every process of one fleet must agree on."""
 
-    model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore", allow_inf_nan=False
+    )
 
     root: Path = Field(Path(), description="the workspace: `workflows/`, `skills/`, `AGENTS.md`")
     store: str | None = Field(
         None, description="`file:///dir`, `s3://bucket/prefix`; default: `sessions/` in the workspace"
     )
-    store_fsync: bool = Field(True, description="force a directory store's writes to disk before they count")
+    store_fsync: Switch = Field(
+        True, description="force a directory store's writes to disk before they count"
+    )
     s3_endpoint_url: str | None = Field(None, description="endpoint of an S3-compatible store")
     s3_region: str | None = Field(None, description="region of the bucket")
     s3_access_key_id: str | None = Field(None, description="access key; unset uses the environment's role")
@@ -107,7 +129,7 @@ class FleetSettings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None, description="signs webhooks; unset refuses turns that ask for one"
     )
-    webhook_allow_private: bool = Field(
+    webhook_allow_private: Switch = Field(
         False, description="let webhooks reach loopback, private and link-local addresses"
     )
     log_format: Literal["text", "json"] = Field("text", description="how log lines are written")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -220,7 +220,7 @@ class Agent:
 
     async def stream(
         self, input: Mapping[str, Any], session_id: str | None = None, config: RunnableConfig | None = None
-    ) -> AsyncIterator[JsonObject]:
+    ) -> AsyncGenerator[JsonObject]:
         """The session's events as the turn runs; its outcome is the last item, `{"type": "outcome", …}`.
 
         The agent's own `on_event` is told as well. Closing the iterator cancels the turn. Raises: as `invoke`.

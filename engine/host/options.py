@@ -17,6 +17,7 @@ from engine.host.tool_map import as_tools
 from engine.models.usage import Pricing, read_pricing
 from engine.turn.assembly import HostOptions
 from engine.workspace.images import ImageOptions
+from sandbox import Sandbox
 
 _TTLS: Final = (None, "5m", "1h")
 
@@ -79,6 +80,12 @@ def host_options(
         zone=zone[0] if zone is not None else None,
         zone_name=zone[1] if zone is not None else None,
     )
+
+
+def check_runtime(runtime: object | None) -> None:
+    """Raises: `TypeError` for a `sandbox_runtime` that cannot hold evaluations over suspensions and crashes (decision 0136)."""
+    if runtime is not None and not isinstance(runtime, Sandbox):
+        raise TypeError(f"sandbox_runtime is a sandbox.Sandbox or a subclass, not {type(runtime).__name__}")
 
 
 def trigger_id(given: Mapping[str, str] | str | None) -> str | None:

@@ -118,6 +118,7 @@ async def test_an_unknown_parameter_is_a_type_error(tmp_path: Path, name: str) -
         ("prompt_cache", {"on": True}, "prompt_cache has no 'on'"),
         ("sub_workflow_bounds", {"depth": 1}, "sub_workflow_bounds has no 'depth'"),
         ("trigger", {"name": "manual"}, "trigger has no 'name'"),
+        ("sandbox_runtime", object(), "sandbox_runtime is a sandbox.Sandbox"),
     ],
 )
 async def test_an_unknown_key_of_an_option_is_a_type_error(
