@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncGenerator
 
@@ -33,6 +34,7 @@ REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 #: the route of a request that matched none: its path is the client's text
 UNMATCHED = "(none)"
+_PARAMETER = re.compile(r"\{([^}:]+)(?::[^}]*)?\}")
 
 
 class ApiMetrics:
@@ -125,6 +127,16 @@ class Metered:
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the route a request matched. The router writes it into the scope it was given."""
-    path = getattr(scope.get("route"), "path", None)
-    return path if isinstance(path, str) else UNMATCHED
+    """The template of the route a request matched, with the prefixes of the routers around it.
+
+    The router writes route and parameters into the scope, yet the route knows only the path below its own router. What
+    stands before it in the request's path is the prefix: literal text of ours, whatever the client sent.
+    """
+    template = getattr(scope.get("route"), "path", None)
+    if not isinstance(template, str):
+        return UNMATCHED
+    values = scope.get("path_params", {})
+    below = _PARAMETER.sub(lambda found: str(values.get(found[1], "")), template)
+    path: str = scope["path"]
+    prefix = path.removesuffix(below)
+    return f"{prefix}{template}" if len(prefix) < len(path) or not below else template
