@@ -30,6 +30,8 @@ from api.problems import (
 from api.routes import accepting, content, operating, reading, workflows
 from api.settings import ApiSettings
 from api.shapes import Ready
+from api.ui import actions as ui_actions
+from api.ui import routes as ui_pages
 from core.errors import ArchmaxError
 from storage.objects import StoreUnavailable
 from worker.service import FleetService
@@ -84,6 +86,8 @@ def create_api(
         v1.include_router(router)
     app.include_router(v1)
     app.include_router(_health())
+    for pages in (ui_actions.router, ui_pages.router):
+        app.include_router(pages)
     _handle_errors(app)
     _describe(app)
     app.add_middleware(Bodies, max_bytes=api_settings.api_max_body_bytes)

@@ -200,6 +200,14 @@ class KeyStore:
             return None
         return key
 
+    async def live(self, identity: str) -> ApiKey | None:
+        """The key of that id unless it was revoked: for what was once shown its text. Raises: `StoreUnavailable`."""
+        fixed = next((key for key in self._fixed.values() if key.id == identity), None)
+        if fixed is not None:
+            return fixed
+        key = await self._record(identity)
+        return None if key is None or key.revoked_at is not None else key
+
     async def _record(self, identity: str) -> ApiKey | None:
         held = self._held.get(identity)
         if held is not None and time.monotonic() - held[0] < FRESH_SECONDS:

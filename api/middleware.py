@@ -20,6 +20,8 @@ SECURITY: Final = {
     "cache-control": "no-store",
 }
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
+#: read and thrown away of a body that is too long
+_DISCARDED_BYTES: Final = 16 << 20
 
 
 class RawPaths:
@@ -56,8 +58,13 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers)
 
 
+#: where forms are sent to; each carries a token of its own (`api.ui.signin`)
+_FORMS_UNDER: Final = "/ui/"
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
 class Bodies:
-    """Bodies are JSON, and bounded whatever their length header says."""
+    """Bodies are JSON, forms for the operator pages, and bounded whatever their length header says."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
         self._app, self._max_bytes = app, max_bytes
@@ -70,12 +77,10 @@ class Bodies:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "")
         has_body = length not in ("", "0") or "transfer-encoding" in headers
-        if has_body and kind != "application/json":
-            refused = problem(415, "unsupported-media-type", "send the body as application/json")
+        wanted = _FORM if scope["path"].startswith(_FORMS_UNDER) else "application/json"
+        if has_body and kind != wanted:
+            refused = problem(415, "unsupported-media-type", f"send the body as {wanted}")
             await problem_response(refused)(scope, receive, send)
-            return
-        if length.isdigit() and int(length) > self._max_bytes:
-            await self._too_large(scope, receive, send)
             return
         received = 0
         chunks: list[bytes] = []
@@ -86,6 +91,9 @@ class Bodies:
             chunk = message.get("body", b"")
             received += len(chunk)
             if received > self._max_bytes:
+                chunks.clear()
+                if not message.get("more_body"):
+                    receive = _nothing_more
                 await self._too_large(scope, receive, send)
                 return
             chunks.append(chunk)
@@ -104,8 +112,19 @@ class Bodies:
         await self._app(scope, again, send)
 
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A client that is still sending reads no answer; what little more it has is thrown away first.
+        left = _DISCARDED_BYTES
+        while left > 0:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body"):
+                break
+            left -= len(message.get("body", b"")) + 1
         refused = problem(413, "body-too-large", f"a body has at most {self._max_bytes} bytes")
         await problem_response(refused, {"connection": "close"})(scope, receive, send)
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 class LoopbackOnly:

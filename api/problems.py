@@ -36,6 +36,7 @@ STATUS: Final[Mapping[str, int]] = {
     "workflow-disabled": 409,
     "workflow-load": 409,
     "contract.unsupported": 409,
+    "page-outdated": 409,
     "session-not-parked": 409,
     "session-not-awaiting-input": 409,
     "session-not-resumable": 409,

@@ -36,6 +36,7 @@ from worker.ports import HandBack, Stop
 from worker.protocol.dues import RETENTION, TIMER, webhook_dues
 from worker.protocol.open_turn import OpenTurn
 from worker.redis_clock import RedisClock
+from worker.redrive import keep_input
 from worker.tracing import Tracing
 
 #: folded sessions kept, by messages held: a bound on memory, not on sessions
@@ -308,6 +309,7 @@ class EngineRunner:
         record = lost_record(
             state, turn.turn, code="worker-lost", reason=f"the worker died {attempts} times at the same step"
         )
+        keep_input(record, body_of(turn))
         outcome = outcome_of(state).to_json()
         self._metrics.ended(turn.workflow, outcome, 0.0)
         if state.origin is not None:

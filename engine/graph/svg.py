@@ -35,9 +35,12 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a session made of a graph: the moves it took (source and target), the states it was in, where it stands."""
+    """What a session made of a graph: the moves it took, the states it was in, where it stands.
 
-    moves: frozenset[tuple[str, str]] = frozenset()
+    A move is its source, its target, and by what: a trigger's id, `on_error`, or `""`.
+    """
+
+    moves: frozenset[tuple[str, str, str]] = frozenset()
     states: frozenset[str] = frozenset()
     at: str | None = None
 
@@ -45,7 +48,8 @@ class Marks:
         return (" taken" if node in self.states else "") + (" at" if node == self.at else "")
 
     def of_edge(self, edge: Edge) -> str:
-        return " taken" if (edge.source, edge.target) in self.moves else ""
+        by = "" if edge.kind == "move" else edge.label
+        return " taken" if (edge.source, edge.target, by) in self.moves else ""
 
 
 class _Box(NamedTuple):
