@@ -50,7 +50,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     printed = run_page(README, tmp_path)
     assert printed.count("valid — 0 error(s), 0 warning(s)") == 2
     assert "1 passed, 0 failed, 0 skipped" in printed
-    assert "stateDiagram" in printed
+    assert "flowchart TD" in printed
 
 
 @pytest.mark.timeout(500)
@@ -61,7 +61,7 @@ def test_the_quickstart_runs_as_it_stands(tmp_path: Path) -> None:
         "⚠ awaiting human decision",
         "paper-1  awaiting_decision  open",
         "Your two boxes of paper are ordered.",
-        "completed  finished",
+        "status     completed (finished)",
         "1 passed, 0 failed, 0 skipped",
     ):
         assert words in printed, printed
