@@ -8,11 +8,10 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from archmax.local.redis import EmbeddedRedis
 from core.jsontext import JsonObject
 from engine.host.session_folder import fold_session
 from engine.session.state import SessionState
@@ -63,6 +62,11 @@ def wire(context):
 '''
 
 
+class RedisServer(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
 class Worker:
     """One `archmax worker` process."""
 
@@ -89,7 +93,7 @@ class Worker:
 class WorkerFleet:
     """A workspace, a Redis, and as many workers as a test starts. Use as an async context manager."""
 
-    def __init__(self, folder: Path, redis: EmbeddedRedis, *, database: int = 0, **environment: str) -> None:
+    def __init__(self, folder: Path, redis: RedisServer, *, database: int = 0, **environment: str) -> None:
         """`environment`: `ARCHMAX_…` variables of every worker and of the tests' own client."""
         self._environment = {"ARCHMAX_STORE_FSYNC": "false", **environment}
         self.root = folder / "workspace"
@@ -205,6 +209,12 @@ class WorkerFleet:
         if not self.marks.exists():
             return []
         return [(line.split()[0], line.split()[1]) for line in self.marks.read_text().splitlines()]
+
+
+def was_cancelled(end: EndedTurn) -> bool:
+    """Before it began, or between two steps."""
+    exit_code = (end.outcome.get("exit") or {}).get("code")
+    return end.outcome["kind"] == "cancelled" or exit_code == "turn-cancelled"
 
 
 async def until(

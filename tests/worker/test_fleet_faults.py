@@ -1,0 +1,194 @@
+"""Redis away, flushed, frozen; workers frozen; messages doubled and out of order: time is lost, nothing else.
+
+One fleet of two workers for the whole module. Each test has sessions of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator
+from itertools import count
+
+import pytest
+import pytest_asyncio
+
+from tests.support.redis import RestartableRedis
+from tests.support.workers import WorkerFleet, until
+from worker.ports import BrokerUnavailable, Message
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+WORKFLOW = """
+title: Marks
+instructions: Leave marks.
+tools: { allow_always: [quick, slow] }
+states:
+  work:
+    triggers: { manual: }
+    instructions: Leave marks.
+    transitions: [ { to: done, description: all marks are left } ]
+  done:
+    instructions: Say so.
+"""
+MODEL = """
+- { when_state: work, when_contains: "long", after_tool: quick, tool_calls: [ { name: slow, args: { ref: two, seconds: 4 } } ] }
+- { when_state: work, after_tool: quick, tool_calls: [ { name: slow, args: { ref: two, seconds: 0.3 } } ] }
+- { when_state: work, after_tool: slow, tool_calls: [ { name: archmax_advance, args: { to: done, reason: marks } } ] }
+- { when_state: work, tool_calls: [ { name: quick, args: { ref: one } } ] }
+- { when_state: done, repeat: true, text: All marks are left. }
+"""
+
+_numbers = count(1)
+
+
+def new_session() -> str:
+    return f"f{next(_numbers)}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def redis() -> AsyncGenerator[RestartableRedis]:
+    server = RestartableRedis()
+    yield server
+    server.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleet(
+    redis: RestartableRedis, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[WorkerFleet]:
+    async with WorkerFleet(tmp_path_factory.mktemp("faults"), redis) as made:
+        made.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": MODEL})
+        for worker in [made.start_worker(concurrency=4) for _ in range(2)]:
+            await made.ready(worker)
+        yield made
+
+
+def marks_of(fleet: WorkerFleet, session: str) -> Counter[str]:
+    return Counter(mark for mark, key in fleet.marked_keys() if key.startswith(f"{session}/"))
+
+
+async def check_once(fleet: WorkerFleet, session: str, *, seconds: float = 90) -> None:
+    """The turn ended, and what it did was done once."""
+    end = await fleet.settled(session, seconds=seconds)
+    assert end.outcome["kind"] == "completed", end.outcome
+    assert marks_of(fleet, session) == {"quick:one": 1, "begin:two": 1, "end:two": 1}
+    state = await fleet.state(session)
+    assert [step["to"] for step in state.trail] == ["work", "done"]
+
+
+async def began(fleet: WorkerFleet, session: str) -> None:
+    await until(lambda: marks_of(fleet, session)["begin:two"] == 1, seconds=60, what="the slow tool to begin")
+
+
+async def test_a_redis_that_is_killed_and_comes_back_empty_loses_no_turn(
+    fleet: WorkerFleet, redis: RestartableRedis
+) -> None:
+    """Design "Durability": the running turn goes on, the queued one is sent again, the next one is taken (H7)."""
+    running, queued, later = new_session(), new_session(), new_session()
+    await fleet.send(running, "marks", "long")
+    await began(fleet, running)
+    redis.kill()
+    with pytest.raises(BrokerUnavailable):
+        await fleet.send(queued, "marks")
+    assert await fleet.client.fleet.log(queued).entry(1) is None, "a refused input was written"
+    await asyncio.sleep(1)
+    redis.start()
+    await check_once(fleet, running)
+    await fleet.send(later, "marks")
+    await check_once(fleet, later)
+
+
+async def test_a_flushed_redis_is_rebuilt_from_the_store(fleet: WorkerFleet) -> None:
+    """Protocol §6: `boot` is gone, so the inbox is listed and every accepted turn is sent again."""
+    running, *queued = [new_session() for _ in range(8)]
+    await fleet.send(running, "marks", "long")
+    await began(fleet, running)
+    for session in queued:
+        await fleet.send(session, "marks")
+    await fleet.client.redis.flushall()
+    for session in (running, *queued):
+        await check_once(fleet, session)
+
+
+async def test_a_frozen_redis_refuses_new_turns_soon_and_stops_no_running_one(
+    fleet: WorkerFleet, redis: RestartableRedis
+) -> None:
+    """Design "Accept": 503 within a fixed bound when the broker is silent; running turns do not need it (H6)."""
+    running, refused, later = new_session(), new_session(), new_session()
+    await fleet.send(running, "marks", "long")
+    await began(fleet, running)
+    redis.freeze()
+    try:
+        async with asyncio.timeout(15):
+            with pytest.raises(BrokerUnavailable):
+                await fleet.send(refused, "marks")
+        assert await fleet.client.fleet.log(refused).entry(1) is None
+        await check_once(fleet, running, seconds=60)
+    finally:
+        redis.thaw()
+    await fleet.send(later, "marks")
+    await check_once(fleet, later)
+
+
+async def test_workers_whose_connections_are_cut_take_turns_again(fleet: WorkerFleet) -> None:
+    """Known fault H7: cut three times within seconds; the next turn runs without a restart."""
+    for _ in range(3):
+        await fleet.client.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+        await asyncio.sleep(1)
+    session = new_session()
+
+    async def sent() -> bool:
+        try:
+            await fleet.send(session, "marks")
+        except BrokerUnavailable:
+            return False
+        return True
+
+    await until(sent, seconds=20)
+    await check_once(fleet, session)
+
+
+async def test_messages_that_come_doubled_early_and_out_of_order_change_nothing(fleet: WorkerFleet) -> None:
+    """Protocol §3: a message means "look at the session" and carries no truth (H1)."""
+    session = new_session()
+    queue = fleet.client.fleet.queue
+    await queue.send([Message(session, n, "marks") for n in (3, 1, 2)])
+    for text in ("long", "go on", "and on"):
+        await fleet.send(session, "marks", text)
+    for _ in range(5):
+        await queue.send([Message(session, n, "marks", child=n == 2) for n in (3, 2, 1, 0)])
+        await asyncio.sleep(0.3)
+    ends = [await fleet.settled(session, n, seconds=90) for n in (1, 2, 3)]
+    assert [end.outcome["kind"] for end in ends] == ["completed"] * 3
+    assert marks_of(fleet, session) == {"quick:one": 1, "begin:two": 1, "end:two": 1}
+    state = await fleet.state(session)
+    people = [message["text"] for message in state.messages if message["role"] == "user"]
+    assert people == ["long", "go on", "and on"]
+
+
+async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_wakes(fleet: WorkerFleet) -> None:
+    """Protocol §4: its successor has sealed the keys it would write next, whatever Redis said meanwhile."""
+    session = new_session()
+    await fleet.send(session, "marks", "long")
+    await began(fleet, session)
+    pid = fleet.pid_of("begin:two")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        end = await fleet.settled(session, seconds=90)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert end.fence == 2
+    # The frozen call ends now; its record must not be in the log.
+    await until(lambda: marks_of(fleet, session)["end:two"] == 2, seconds=30)
+    await asyncio.sleep(1)
+    again = await fleet.settled(session)
+    assert again.w == end.w
+    assert marks_of(fleet, session) == {"quick:one": 1, "begin:two": 2, "end:two": 2}
+    keys = {key for mark, key in fleet.marked_keys() if mark == "begin:two" and key.startswith(f"{session}/")}
+    assert len(keys) == 1, "both attempts at the call had one idempotency key"
+    state = await fleet.state(session)
+    assert [step["to"] for step in state.trail] == ["work", "done"]
+    assert sum(message["role"] == "tool" and "slowly" in message["text"] for message in state.messages) == 1
