@@ -6,15 +6,17 @@ Shared by worker, API and beat, because they must agree. Secrets are `SecretStr`
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from engine.models.factory import ModelSettings
-from engine.models.usage import Rates
 from storage.objects import ObjectStore
 from storage.open import open_store
+
+if TYPE_CHECKING:
+    from engine.models.factory import ModelSettings
+    from engine.models.usage import Rates
 
 
 def _switch(value: object) -> object:
@@ -64,6 +66,9 @@ class ModelEnvironment(BaseSettings):
     )
 
     def model_settings(self) -> ModelSettings:
+        # the API and beat read these settings too, and need none of what a model needs
+        from engine.models.factory import ModelSettings
+
         return ModelSettings(
             base_url=self.api_base_url,
             api_key=self.api_key,
@@ -73,6 +78,8 @@ class ModelEnvironment(BaseSettings):
         )
 
     def pricing(self) -> dict[str, Rates] | None:
+        from engine.models.usage import Rates
+
         rates = Rates(
             input=self.price_input,
             output=self.price_output,

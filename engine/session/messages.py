@@ -17,11 +17,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from typing import TYPE_CHECKING, Any
 
 from core.jsontext import Json, JsonObject, well_formed
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
 
 NOTE_TOOL = "archmax_note"
 MARK = "archmax"
@@ -124,6 +125,9 @@ def call_arguments(call: Mapping[str, Any]) -> JsonObject:
 
 def to_langchain(message: Mapping[str, Any]) -> list[BaseMessage]:
     """One transcript entry as the messages a provider is sent."""
+    # whoever only reads sessions (the API, listings) needs no model library
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
     role = message["role"]
     if role == "user":
         kwargs: JsonObject = {MARK: {"note": message["note"]}} if message.get("note") else {}
@@ -198,6 +202,8 @@ def from_langchain(messages: Sequence[Any]) -> list[JsonObject]:
 
 
 def _role_and_content(item: Any) -> tuple[str, Any]:
+    from langchain_core.messages import BaseMessage, SystemMessage
+
     if isinstance(item, SystemMessage):
         return "system", item.content
     if isinstance(item, BaseMessage):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
-
-from langchain_core.messages import BaseMessage
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from core.jsontext import JsonObject
 from engine.session.messages import to_langchain
 from engine.session.state import SessionState
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 Kind: TypeAlias = Literal["completed", "parked", "failed", "rejected", "refused", "cancelled"]
 NO_MESSAGE = "The sub-workflow completed without a message."
