@@ -27,6 +27,7 @@ SCHEMA_ID: Final = "https://archmax.dev/schemas/workflow-3.json"
 _SLUG: Final = "^[a-z0-9]+(-[a-z0-9]+)*$"
 _VARIABLE: Final = "^[a-z][a-z0-9_]*$"
 _FILLED: Final = r"\S"
+_DOTTED: Final = r"^(?!.*\$\{\{)\s*[a-z][a-z0-9_]*(\.[^.]+)*\s*$"
 
 
 def workflow_json_schema() -> JsonObject:
@@ -234,7 +235,7 @@ def _definitions() -> JsonObject:
         "metadata": {"type": "object", "description": "Anything; never read, and no part of the spec hash."},
         "mountName": {
             "type": "string",
-            "pattern": r"^(?!\.{1,2}(/|$))[^\s/*?\[\]{}]([^/*?\[\]{}]*[^\s/*?\[\]{}])?(/[^/*?\[\]{}]+)*$",
+            "pattern": r"^(?!(.*/)?\.{1,2}(/|$))[^\s/*?\[\]{}]([^/*?\[\]{}]*[^\s/*?\[\]{}])?(/[^/*?\[\]{}]+)*$",
             "description": "A key of the mount table without its outer slashes.",
         },
         "mountGrant": {
@@ -314,9 +315,13 @@ def _schedule() -> JsonObject:
 
 def _trigger() -> JsonObject:
     properties: JsonObject = {
-        "session": _text("Dotted path over the firing's variables to its session id.", filled=True),
+        "session": {
+            "type": "string",
+            "pattern": _DOTTED,
+            "description": "Dotted path over the firing's variables to its session id.",
+        },
         "message": {
-            "anyOf": [{"type": "string", "pattern": _FILLED}, {"const": False}],
+            "anyOf": [{"type": "string", "pattern": _DOTTED}, {"const": False}],
             "description": "Dotted path to the firing's words, or false for firings without.",
         },
         "connection": _text("A connection of the host.", filled=True),

@@ -28,7 +28,9 @@ GOVERNED = st.lists(st.sampled_from(["ledger", {"mount": "ledger", "access": "re
 DENIALS = st.lists(
     st.one_of(
         TOOLS,
-        st.builds(lambda tool, glob: {"tool": tool, "paths": [glob]}, st.one_of(TOOLS, st.just("*")), DENIED),
+        st.fixed_dictionaries(
+            {"tool": st.one_of(TOOLS, st.just("*")), "paths": st.lists(DENIED, min_size=1, max_size=1)}
+        ),
     ),
     max_size=2,
 )
