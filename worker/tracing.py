@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
 from typing_extensions import override
 
 from core.errors import ArchmaxError
@@ -81,6 +79,9 @@ class TurnTrace:
 
         self._tracer, self._span = tracer, span
         self._inside: Context = set_span_in_context(span)
+        # accepting processes trace too, and load no model library
+        from worker.model_spans import ModelSpans
+
         self.callbacks = ModelSpans(tracer, self._inside)
 
     def committed(self, events: Sequence[JsonObject]) -> None:
@@ -110,7 +111,7 @@ class TurnTrace:
             },
         )
         if result == "error":
-            _failed(span, "the tool answered with an error")
+            span_failed(span, "the tool answered with an error")
         span.end(end_ns)
 
     def carried(self, calls: Sequence[JsonObject]) -> list[JsonObject]:
@@ -124,62 +125,10 @@ class TurnTrace:
             return
         self._span.set_attribute("archmax.outcome", how)
         if error is not None:
-            _failed(self._span, type(error).__name__)
+            span_failed(self._span, type(error).__name__)
         elif how == "failed":
-            _failed(self._span, "the turn failed")
+            span_failed(self._span, "the turn failed")
         self._span.end()
-
-
-class ModelSpans(BaseCallbackHandler):
-    """A span for each call of a model, an attempt each. LangChain calls it; it keeps no text."""
-
-    run_inline: bool = True
-
-    def __init__(self, tracer: Tracer, inside: Context) -> None:
-        self._tracer, self._inside = tracer, inside
-        self._open: dict[UUID, Span] = {}
-
-    @override
-    def on_chat_model_start(
-        self, serialized: Any, messages: Any, *, run_id: UUID, metadata: Any = None, **_: Any
-    ) -> None:
-        told: Mapping[str, Any] = metadata or {}
-        model = str(told.get("ls_model_name") or "model")[:NAME_CHARS]
-        self._open[run_id] = self._tracer.start_span(
-            f"model {model}", context=self._inside, attributes={"archmax.model": model}
-        )
-
-    @override
-    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        span = self._open.pop(run_id, None)
-        if span is None:
-            return
-        for key, count in _usage(response).items():
-            span.set_attribute(key, count)
-        span.end()
-
-    @override
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        span = self._open.pop(run_id, None)
-        if span is not None:
-            _failed(span, type(error).__name__)
-            span.end()
-
-    def close(self) -> None:
-        """End what a cancelled call left open."""
-        while self._open:
-            _, span = self._open.popitem()
-            _failed(span, "cut off")
-            span.end()
-
-
-def _usage(response: Any) -> dict[str, int]:
-    try:
-        usage = response.generations[0][0].message.usage_metadata or {}
-    except (AttributeError, IndexError):
-        return {}
-    counts = {"archmax.tokens.input": "input_tokens", "archmax.tokens.output": "output_tokens"}
-    return {name: int(usage[key]) for name, key in counts.items() if usage.get(key) is not None}
 
 
 def open_tracing(
@@ -225,7 +174,7 @@ def accepting(
     try:
         yield {**body, CARRIER: carrier}
     except Exception as error:
-        _failed(span, getattr(error, "code", type(error).__name__))
+        span_failed(span, getattr(error, "code", type(error).__name__))
         raise
     finally:
         span.end()
@@ -251,7 +200,7 @@ def _context(carried: object) -> Context:
     return TraceContextTextMapPropagator().extract(carrier, context=Context())
 
 
-def _failed(span: Span, why: str) -> None:
+def span_failed(span: Span, why: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
     span.set_status(Status(StatusCode.ERROR, why))
