@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
-
-from langchain_core.messages import AIMessage
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from core.jsontext import Json, JsonObject
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
 
 _MILLION: Final = 1_000_000
 _COST_DIGITS: Final = 6
