@@ -19,6 +19,7 @@ from api.answers import json_answer
 from api.auth import Buckets
 from api.context import Api, api_of
 from api.keys import KeyStore, fixed_keys
+from api.metrics import ApiMetrics, Metered
 from api.middleware import Bodies, LoopbackOnly, RawPaths, SecurityHeaders
 from api.problems import (
     Problem,
@@ -54,6 +55,7 @@ def create_api(
     """
     fixed = api_settings.api_keys
     service = FleetService(fleet_settings)
+    metrics = ApiMetrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -65,7 +67,8 @@ def create_api(
             buckets=Buckets(api_settings.api_rate_per_second, api_settings.api_rate_burst),
         )
         try:
-            yield
+            async with metrics.serving(service):
+                yield
         finally:
             await service.close()
 
@@ -86,6 +89,7 @@ def create_api(
         v1.include_router(router)
     app.include_router(v1)
     app.include_router(_health())
+    app.include_router(metrics.router(service))
     for pages in (ui_actions.router, ui_pages.router):
         app.include_router(pages)
     _handle_errors(app)
@@ -102,6 +106,7 @@ def create_api(
             expose_headers=["ETag", "Location", "Retry-After"],
         )
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Metered, metrics=metrics)
     app.add_middleware(RawPaths)
     return app
 
