@@ -1,7 +1,7 @@
 # Everything runs in .venv, made from requirements.lock by scripts/setup; nothing else needs to be installed.
 PYTHON_BIN := .venv/bin
 
-.PHONY: help setup demo test lint format types contracts check clean
+.PHONY: help setup demo test crashes soak lint format types contracts check clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -14,6 +14,12 @@ demo: setup ## run the demo on embedded defaults; leaves nothing running
 
 test: setup ## run the tests; needs no running service
 	@$(PYTHON_BIN)/python -m pytest
+
+crashes: setup ## kill a worker at every durable write and every send
+	@$(PYTHON_BIN)/python -m pytest tests/worker/test_crash_matrix.py tests/worker/test_fan_out.py --timeout=600
+
+soak: setup ## five minutes of mixed load under dying workers (MINUTES=n)
+	@$(PYTHON_BIN)/python -m tests.worker.soak --minutes $(or $(MINUTES),5)
 
 lint: setup ## ruff: rules and format
 	@$(PYTHON_BIN)/ruff check

@@ -80,7 +80,7 @@ MODEL = """
 - { when_state: plain, tool_calls: [ { name: archmax_advance, args: { to: done, reason: marks } } ] }
 - { when_state: done, text: All marks are left. }
 - { when_state: fan, after_tool: quick, tool_calls: [ %s ] }
-- { when_state: fan, text: All have answered. }
+- { when_state: fan, after_tool: LEAF, text: All have answered. }
 - { when_state: fan, tool_calls: [ { name: quick, args: { ref: one } } ] }
 - { when_state: leaf, after_tool: quick, text: Left. }
 - { when_state: leaf, tool_calls: [ { name: quick, args: { ref: leaf } } ] }
@@ -113,7 +113,7 @@ class Case:
     def answers(self) -> str:
         """Of the scripted model: told apart by workflow, because one script answers for all."""
         calls = ", ".join([f"{{ name: archmax_workflow_{self.leaf} }}"] * 3)
-        lines = (MODEL % calls).strip().splitlines()
+        lines = (MODEL % calls).replace("LEAF", f"archmax_workflow_{self.leaf}").strip().splitlines()
         leaf = f"when_workflow: {self.leaf}, repeat: true"
         return "\n".join(
             line.replace(
@@ -205,7 +205,7 @@ class Crashes:
             await self._take_over(case)
             await fleet.send(session, case.slug)
             await fleet.settled(session)
-            self._control.cancel_consumer(turn_queue(case.slug))
+            self._control.cancel_consumer(turn_queue(case.slug), destination=[self._spare.name])
             await asyncio.sleep(1)
         victim = fleet.start_worker(ARCHMAX_WORKFLOWS=case.slug + "*", **arm)
         await fleet.ready(victim)
@@ -228,7 +228,7 @@ class Crashes:
         """The spare takes the case's queues, which the victim alone had."""
         names = [turn_queue(case.slug), child_queue(case.slug), turn_queue(case.leaf), child_queue(case.leaf)]
         for name in names:
-            await asyncio.to_thread(self._control.add_consumer, name)
+            await asyncio.to_thread(self._control.add_consumer, name, destination=[self._spare.name])
 
     async def _deleted(self, session: str) -> None:
         async def gone() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -31,6 +32,13 @@ from langchain_core.tools import tool
 from engine.host.tool_map import current_context
 
 MARKS = os.environ["TEST_MARKS"]
+
+# a machine whose clock is wrong
+shift = int(os.environ.get("TEST_CLOCK_SHIFT_SECONDS", "0"))
+if shift:
+    right, right_ns = time.time, time.time_ns
+    time.time = lambda: right() + shift
+    time.time_ns = lambda: right_ns() + shift * 1_000_000_000
 
 def mark(name):
     with open(MARKS, "a") as file:
@@ -76,6 +84,11 @@ class Worker:
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
+
+    @property
+    def name(self) -> str:
+        """As Celery's remote control and the dashboard know it."""
+        return f"archmax-{self.process.pid}@{socket.gethostname()}"
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -123,6 +136,10 @@ class WorkerFleet:
                 worker.kill()
         await self.service.close()
         await self.client.close()
+
+    @property
+    def workers(self) -> list[Worker]:
+        return list(self._workers)
 
     def write(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():

@@ -192,3 +192,12 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_wakes(flee
     state = await fleet.state(session)
     assert [step["to"] for step in state.trail] == ["work", "done"]
     assert sum(message["role"] == "tool" and "slowly" in message["text"] for message in state.messages) == 1
+
+
+async def test_a_worker_runs_turn_after_turn_without_a_closed_loop(fleet: WorkerFleet) -> None:
+    """Known fault H10: all turns of a process share one loop and its clients."""
+    session = new_session()
+    for n in range(1, 5):
+        await fleet.send(session, "marks", f"message {n}")
+        assert (await fleet.settled(session, n)).outcome["kind"] == "completed"
+    assert all("loop is closed" not in worker.log for worker in fleet.workers)

@@ -153,3 +153,21 @@ async def test_one_slot_finishes_a_delegation_two_levels_deep(worker_fleet: Work
     assert [step["kind"] for step in state.trail] == ["trigger", "sub-workflow", "sub-workflow"]
     for child in ("s~1", "s~2", "s~1~1", "s~2~1"):
         assert (await worker_fleet.state(child)).status == "completed"
+
+
+async def test_an_idle_worker_takes_what_waits_behind_a_busy_one(worker_fleet: WorkerFleet) -> None:
+    """Late acknowledgement and a prefetch of one: a busy slot reserves nothing it cannot run (known fault H5)."""
+    script = """
+- { when_contains: "busy", tool_calls: [ { name: slow, args: { ref: busy, seconds: 60 } } ] }
+- { repeat: true, text: quick }
+"""
+    worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": script})
+    await worker_fleet.ready(worker_fleet.start_worker(concurrency=1))
+    await worker_fleet.send("busy", "marks", "busy")
+    await until(lambda: "begin:busy" in worker_fleet.marked())
+    for number in range(3):
+        await worker_fleet.send(f"short{number}", "marks")
+    await worker_fleet.ready(worker_fleet.start_worker(concurrency=1))
+    for number in range(3):
+        assert (await worker_fleet.settled(f"short{number}", seconds=30)).outcome["reply"] == "quick"
+    assert await worker_fleet.ended("busy", 1) is None
