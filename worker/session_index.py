@@ -151,7 +151,10 @@ class SessionIndex:
         for item in await self._client.files.listing(INBOX):
             found = await self._client.files.read(item.key)
             if found is not None:
+                # of a session that has begun, or was deleted, the head says more
                 entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
+                if await self._client.fleet.log(entry.session).head() is not None:
+                    continue
                 queued = {"sessionId": entry.session, "workflow": entry.workflow, "status": "queued"}
                 await self._add(entry.session, {**queued, "turn": entry.n, "updatedAt": entry.at_ms})
         await self._client.redis.set(WHOLE, "1")

@@ -142,33 +142,41 @@ class WebhookPoster:
         )
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                request = await self._request(url)
-                request.headers["idempotency-key"] = hashlib.sha256(turn_id.encode()).hexdigest()
-                request.headers["content-type"] = "application/json"
-                request.headers[SIGNATURE_HEADER] = signature(
-                    self._secret.get_secret_value(), int(time.time()), body
-                )
-                sent = httpx.Request(
-                    request.method,
-                    request.url,
-                    headers=request.headers,
+                target, host, name = await self._target(url)
+                request = httpx.Request(
+                    "POST",
+                    target,
+                    headers={
+                        "host": host,
+                        "content-type": "application/json",
+                        "idempotency-key": hashlib.sha256(turn_id.encode()).hexdigest(),
+                        SIGNATURE_HEADER: signature(self._secret.get_secret_value(), int(time.time()), body),
+                    },
                     content=body,
-                    extensions=request.extensions,
+                    extensions={"sni_hostname": name},
                 )
                 if self._client is None:
+                    # No connection is kept: one that was opened for another name must not serve this one.
                     self._client = httpx.AsyncClient(
-                        timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False
+                        timeout=TIMEOUT_SECONDS,
+                        follow_redirects=False,
+                        trust_env=False,
+                        limits=httpx.Limits(max_connections=100, max_keepalive_connections=0),
                     )
-                answer = await self._client.send(sent, stream=True)
+                answer = await self._client.send(request, stream=True)
                 await answer.aclose()
+                self._client.cookies.clear()
         except _Refused as refused:
             return str(refused)
         except (httpx.HTTPError, TimeoutError, OSError, ValueError) as error:
             return type(error).__name__
         return None if answer.is_success else f"it answered {answer.status_code}"
 
-    async def _request(self, url: str) -> httpx.Request:
-        """A request to the very address that was judged, under the name that was asked for."""
+    async def _target(self, url: str) -> tuple[httpx.URL, str, str]:
+        """The URL with the very address that was judged, the `Host` header, and the name the certificate must hold.
+
+        Raises: `_Refused`, `OSError` when the name cannot be looked up.
+        """
         problem = url_problem(url, allow_private=self._allow_private)
         if problem is not None:
             raise _Refused(problem)
@@ -180,12 +188,7 @@ class WebhookPoster:
             raise _Refused("its name leads nowhere")
         if not self._allow_private and not all(_public(address) for address in addresses):
             raise _Refused("its address is not public")
-        return httpx.Request(
-            "POST",
-            parsed.copy_with(host=str(addresses[0])),
-            headers={"host": parsed.netloc.decode("ascii")},
-            extensions={"sni_hostname": parsed.host},
-        )
+        return parsed.copy_with(host=str(addresses[0])), parsed.netloc.decode("ascii"), parsed.host
 
     async def _tried(self, turn_id: str) -> tuple[int, float]:
         held = await self._redis.hmget(_key(turn_id), ["attempts", "next"])
