@@ -7,7 +7,7 @@ take them, as the other workers of a fleet would have done all along, so the vic
 from __future__ import annotations
 
 import asyncio
-import time
+import signal
 from collections import Counter
 from dataclasses import dataclass
 
@@ -98,6 +98,10 @@ class Case:
         return f"v-{self.scenario}-{self.failpoint}".replace(".", "-").replace(":", "-")
 
     @property
+    def session(self) -> str:
+        return f"s-{self.slug}"
+
+    @property
     def leaf(self) -> str:
         return f"{self.slug}-leaf"
 
@@ -176,7 +180,7 @@ CASES = [
 class Crashes:
     """Runs cases against one fleet and one spare worker, a few victims at a time."""
 
-    def __init__(self, fleet: WorkerFleet, cases: list[Case], *, at_once: int = 4) -> None:
+    def __init__(self, fleet: WorkerFleet, cases: list[Case], *, at_once: int = 6) -> None:
         self._fleet, self._cases, self._at_once = fleet, cases, at_once
         self._results: dict[Case, BaseException | None] = {}
         self._control = create_app(fleet.settings).control
@@ -191,38 +195,57 @@ class Crashes:
         """Raises what was found wrong with the case."""
         if case not in self._results:
             at = self._cases.index(case)
-            batch = [c for c in self._cases[at : at + self._at_once] if c not in self._results]
-            found = await asyncio.gather(*map(self._run, batch), return_exceptions=True)
-            self._results.update(zip(batch, found, strict=True))
+            await self._run([c for c in self._cases[at : at + self._at_once] if c not in self._results])
         problem = self._results[case]
         if problem is not None:
             raise problem
 
-    async def _run(self, case: Case) -> None:
-        fleet, session = self._fleet, f"s-{case.slug}"
-        arm = {"ARCHMAX_FAILPOINT": case.failpoint}
+    async def _run(self, batch: list[Case]) -> None:
+        """All victims of a batch die while the spare is frozen, so that no late lease gives it their turns."""
+        victims = [await self._prepare(case) for case in batch]
+        self._spare.signal(signal.SIGSTOP)
+        try:
+            found = await asyncio.gather(*map(self._die, batch, victims), return_exceptions=True)
+        finally:
+            self._spare.signal(signal.SIGCONT)
+        self._results.update(zip(batch, found, strict=True))
+        dead = [case for case, problem in zip(batch, found, strict=True) if problem is None]
+        for case in dead:
+            await self._take_over(case)
+        went_on = await asyncio.gather(*map(self._goes_on, dead), return_exceptions=True)
+        self._results.update(zip(dead, went_on, strict=True))
+
+    async def _prepare(self, case: Case) -> Worker:
+        fleet, session = self._fleet, case.session
         if case.scenario == "delete":
             await self._take_over(case)
             await fleet.send(session, case.slug)
             await fleet.settled(session)
-            self._control.cancel_consumer(turn_queue(case.slug), destination=[self._spare.name])
-            await asyncio.sleep(1)
-        victim = fleet.start_worker(ARCHMAX_WORKFLOWS=case.slug + "*", **arm)
+            queue = turn_queue(case.slug)
+            await asyncio.to_thread(self._control.cancel_consumer, queue, destination=[self._spare.name])
+            await asyncio.sleep(1)  # nothing tells when it has let go
+        victim = fleet.start_worker(ARCHMAX_WORKFLOWS=case.slug + "*", ARCHMAX_FAILPOINT=case.failpoint)
         await fleet.ready(victim)
+        return victim
+
+    async def _die(self, case: Case, victim: Worker) -> None:
         if case.scenario == "delete":
-            await delete_session(fleet.client.fleet, session)
+            await delete_session(self._fleet.client.fleet, case.session)
         else:
-            await fleet.send(session, case.slug)
-        code = await asyncio.to_thread(victim.process.wait, 60)
+            await self._fleet.send(case.session, case.slug)
+        try:
+            code = await asyncio.to_thread(victim.process.wait, 40)
+        except AssertionError:
+            victim.kill()
+            raise
         assert code == -9, f"{case}: the victim ended with {code}\n{victim.log[-3000:]}"
-        died = time.monotonic()
-        await self._take_over(case)
+
+    async def _goes_on(self, case: Case) -> None:
         if case.scenario == "delete":
-            await self._deleted(session)
+            await self._deleted(case.session)
         else:
-            await fleet.settled(session, seconds=RECOVERY_SECONDS)
-        assert time.monotonic() - died < RECOVERY_SECONDS
-        await self._check(case, session)
+            await self._fleet.settled(case.session, seconds=RECOVERY_SECONDS)
+        await self._check(case, case.session)
 
     async def _take_over(self, case: Case) -> None:
         """The spare takes the case's queues, which the victim alone had."""

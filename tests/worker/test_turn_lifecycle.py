@@ -80,6 +80,8 @@ MODEL = """
 - { when_workflow: waits, after_tool: archmax_wait, repeat: true, text: going on }
 - { when_workflow: waits, text: a moment, tool_calls: [ { name: archmax_wait, args: { reason: tea, until: 2s } } ] }
 - { when_workflow: waits, repeat: true, text: awake }
+- { when_workflow: kept, tool_calls: [ { name: archmax_workflow_marks } ] }
+- { when_workflow: kept, repeat: true, text: kept }
 - { when_workflow: calls, tool_calls: [ { name: archmax_workflow_waits } ] }
 - { when_workflow: calls, repeat: true, text: it waits }
 """
@@ -99,13 +101,13 @@ async def fleet(
             "marks": MARKS,
             "unserved": MARKS,
             "bounded": MARKS,
-            "kept": MARKS,
+            "kept": CALLS.replace("workflow_waits", "workflow_marks"),
             "reviewed": REVIEWED,
             "waits": WAITS,
             "calls": CALLS,
         }
         made.write({f"workflows/{slug}/workflow.yaml": text for slug, text in workflows.items()})
-        made.write({"model.yaml": MODEL + "- { when_workflow: kept, repeat: true, text: kept }\n"})
+        made.write({"model.yaml": MODEL})
         # Two, because a timer or a join must come once whoever sweeps.
         for worker in [made.start_worker(ARCHMAX_WORKFLOWS="!unserved,!bounded,!kept") for _ in range(2)]:
             await made.ready(worker)
@@ -272,21 +274,23 @@ async def test_a_session_that_waits_until_a_time_wakes_by_itself_once_also_after
     assert not [key for key in timers if key.rpartition("/")[2].split(".")[0] in sessions]
 
 
-async def test_the_timer_of_a_parked_child_is_presented_and_left_to_its_parent(fleet: WorkerFleet) -> None:
-    """Ruling 17: a child takes its turns from its parent only, so the sweep does not wake it."""
+async def test_the_timer_of_a_parked_child_is_presented_and_woken_by_its_parent(fleet: WorkerFleet) -> None:
+    """Ruling 17: the parent parks for its child's time, and its own timer goes on with the child, once."""
     session = new_session()
     await fleet.send(session, "calls")
     end = await fleet.settled(session, seconds=60)
-    assert end.outcome["kind"] in ("completed", "parked"), end.outcome
     child = await fleet.settled(f"{session}~1")
-    assert child.outcome["kind"] == "parked"
-    assert child.outcome["pending"]["resumeAt"]
-    assert not [due for due in child.dues if due["due"] == "timer"]
-    await asyncio.sleep(4)
-    assert await fleet.ended(f"{session}~1", 2) is None
-    state = await fleet.state(session)
-    shown = " ".join(message["text"] for message in state.messages if message["role"] == "tool")
-    assert "tea" in shown or "a moment" in shown
+    assert (end.outcome["kind"], child.outcome["kind"]) == ("parked", "parked")
+    assert end.outcome["pending"]["resumeAt"] == child.outcome["pending"]["resumeAt"]
+    assert [due["due"] for due in end.dues] == ["timer"]
+    assert child.dues == ()
+    woken = await fleet.settled(session, 2, seconds=60)
+    assert woken.outcome["kind"] == "completed", woken.outcome
+    went_on = await fleet.settled(f"{session}~1", 2)
+    assert went_on.outcome["reply"] == "awake"
+    await asyncio.sleep(2)
+    assert await fleet.ended(session, 3) is None
+    assert await fleet.ended(f"{session}~1", 3) is None
 
 
 # -- retention, delete ---------------------------------------------------------------------------------------------------
@@ -323,13 +327,13 @@ async def test_a_finished_session_is_deleted_after_its_retention_with_its_childr
     """Protocol §8: nothing of it stays, and nothing old shows or fences when its id is used again."""
     session = new_session()
     days = 2 / 86_400
-    fleet.write({"workflows/kept/workflow.yaml": CALLS.replace("title: Calls", "title: Kept")})
     worker = fleet.start_worker(ARCHMAX_WORKFLOWS="kept", ARCHMAX_RETENTION_DAYS=str(days))
     await fleet.ready(worker)
-    fleet.write({"workflows/marks/note.txt": "x"})
     await fleet.send(session, "kept")
     end = await fleet.settled(session)
+    assert end.outcome["kind"] == "completed", end.outcome
     assert [due["due"] for due in end.dues] == ["retention"]
+    assert (await fleet.settled(f"{session}~1")).dues == (), "a child goes with its parent"
 
     async def deleted() -> bool:
         return (await read_turn(fleet.client.fleet, session, 1)).status is TurnStatus.GONE
@@ -341,7 +345,8 @@ async def test_a_finished_session_is_deleted_after_its_retention_with_its_childr
     # A day later, when its entries have been cleaned: everything goes, the tombstone last.
     tomorrow = later(fleet, TOMB_MS + 600_000)
     log = fleet.client.fleet.log(session)
-    await fleet.client.store.delete([log.keys.inbox(n) for n in (1, 2)])
+    entries = [log.keys.inbox(n) for n in (1, 2)] + [fleet.client.fleet.log(f"{session}~1").keys.inbox(1)]
+    await fleet.client.store.delete(entries)
     await sweep_timers(tomorrow)
     assert await keys_of(fleet, session) == []
     await fleet.send(session, "marks", "again")
