@@ -5,8 +5,10 @@ from __future__ import annotations
 from engine.errors import ModelConfigurationError
 from engine.governance.names import DEFAULT_TOOLS, EVAL
 from engine.governance.surface import offered_somewhere
+from engine.governance.tool_paths import undeclared_path_arguments
 from engine.models.caching import CacheMechanism, cache_mechanism, mixed_mechanisms
 from engine.models.factory import ignored_model_ids, requested_id
+from engine.spec.diagnostics import Diagnostic
 from engine.spec.model import Spec, State
 from engine.turn.assembly import Assembly
 from engine.turn.recorder import EventStream
@@ -49,13 +51,37 @@ def _warnings(assembly: Assembly, *, instance: bool, factory: bool) -> list[tupl
     found = [("skills", message) for message in wiring.skills.warnings]
     if assembly.plain:
         return found
-    found += [("lint", finding.message) for finding in wiring.library.load(spec.slug).lint]
+    found += [
+        ("lint", finding.message)
+        for finding in wiring.library.load(spec.slug).lint
+        if _applies(assembly, finding)
+    ]
+    found += [("tools", message) for message in _undeclared_paths(assembly)]
     ignored = ignored_model_ids(spec, has_factory=factory) if instance else None
     if ignored is not None:
         found.append(("model", ignored))
     mixed = _mixed(assembly, spec)
     if mixed is not None:
         found.append(("prompt-cache", mixed))
+    return found
+
+
+def _applies(assembly: Assembly, finding: Diagnostic) -> bool:
+    """A guard's variable that the host seeds is guaranteed here, whatever the document says (02 §14.5)."""
+    if finding.id != "guard.unguaranteed":
+        return True
+    return not any(f"refers to '{name}'" in finding.message for name in assembly.variables)
+
+
+def _undeclared_paths(assembly: Assembly) -> list[str]:
+    """Host tools with an argument that looks like a path and declares none (02 OP-23)."""
+    found: list[str] = []
+    for tool in assembly.wiring.options.tools:
+        properties = assembly.tools[tool.name].schema.get("properties") or {}
+        for name in undeclared_path_arguments(tool.name, properties, assembly.machine.tool_paths):
+            found.append(
+                f"host tool '{tool.name}': argument '{name}' looks like a path and is declared as none"
+            )
     return found
 
 

@@ -523,3 +523,32 @@ def test_scripted_models_are_chat_models() -> None:
     """A host may hand the scripted model in as `model`."""
     script = ModelScript.parse("x", "- text: hi\n")
     assert ScriptedChatModel(script=script)._llm_type
+
+
+async def test_assembly_warns_of_what_the_host_leaves_open_and_of_nothing_it_seeds(tmp_path: Path) -> None:
+    """02 §14.5: a seeded variable is guaranteed; OP-23: a host tool's undeclared path argument is worth a warning."""
+    workspace_at(tmp_path)
+    write(
+        tmp_path,
+        "workflows/desk/workflow.yaml",
+        """
+        instructions: Be kind.
+        states:
+          work:
+            triggers: {manual: {}}
+            instructions: Work.
+            tools: {allow: [publish, {tool: read_file, paths: ["${{folder}}/**"]}]}
+        """,
+    )
+
+    def publish(file_path: str) -> str:
+        """Publishes a file."""
+        return file_path
+
+    for seeds, expected in (({}, True), ({"folder": "notes"}, False)):
+        events: list[Any] = []
+        async with await agent_of(tmp_path, on_event=events.append, tools=[publish], variables=seeds):
+            pass
+        said = [event["message"] for event in events if event["type"] == "warning"]
+        assert any("refers to 'folder'" in message for message in said) is expected
+        assert any("'publish'" in message and "'file_path'" in message for message in said)
