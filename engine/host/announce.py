@@ -78,10 +78,10 @@ def _undeclared_paths(assembly: Assembly) -> list[str]:
     found: list[str] = []
     for tool in assembly.wiring.options.tools:
         properties = assembly.tools[tool.name].schema.get("properties") or {}
-        for name in undeclared_path_arguments(tool.name, properties, assembly.machine.tool_paths):
-            found.append(
-                f"host tool '{tool.name}': argument '{name}' looks like a path and is declared as none"
-            )
+        found += [
+            f"host tool '{tool.name}': argument '{name}' looks like a path and is declared as none"
+            for name in undeclared_path_arguments(tool.name, properties, assembly.machine.tool_paths)
+        ]
     return found
 
 
