@@ -17,6 +17,9 @@ from typing import Any
 _PUBLIC: dict[str, str] = {
     "create_agent": "archmax.agent",
     "Agent": "engine.host.agent",
+    "ApiError": "archmax.client",
+    "ApiUnreachable": "archmax.client",
+    "Client": "archmax.client",
     "SessionStore": "engine.host.stores",
     "create_filesystem_session_store": "engine.host.stores",
     "create_memory_session_store": "engine.host.stores",
