@@ -12,6 +12,7 @@ from typing import Any
 from celery import Celery
 from kombu import Queue
 
+from worker.broker import outlive_outages
 from worker.settings import FleetSettings
 
 TURN_TASK = "archmax.turn"
@@ -60,6 +61,7 @@ def queues_taken(chosen: str | None, workflows: list[str]) -> list[str]:
 
 def create_app(settings: FleetSettings) -> Celery:
     """The app of one fleet. Connects to nothing yet."""
+    outlive_outages()
     url = settings.redis_url.get_secret_value()
     app = Celery("archmax", broker=url, set_as_current=False)
     transport: dict[str, Any] = {

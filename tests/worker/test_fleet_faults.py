@@ -66,6 +66,13 @@ async def fleet(
         yield made
 
 
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def every_worker_lives(fleet: WorkerFleet) -> AsyncGenerator[None]:
+    """No fault of a test may have ended one: the other would hide it."""
+    yield
+    assert [worker.log[-3000:] for worker in fleet.workers if worker.process.poll() is not None] == []
+
+
 def marks_of(fleet: WorkerFleet, session: str) -> Counter[str]:
     return Counter(mark for mark, key in fleet.marked_keys() if key.startswith(f"{session}/"))
 
@@ -149,6 +156,23 @@ async def test_workers_whose_connections_are_cut_take_turns_again(fleet: WorkerF
 
     await until(sent, seconds=20)
     await check_once(fleet, session)
+    # Both take turns again: one that stood still would hide behind the other.
+    seen: set[str] = set()
+
+    async def both() -> bool:
+        each = [new_session() for _ in range(8)]
+        for session in each:
+            await fleet.send(session, "marks")
+        for session in each:
+            await fleet.settled(session)
+        seen.update(
+            line.split()[2]
+            for line in fleet.marks.read_text().splitlines()
+            if line.split()[1].split("/")[0] in each
+        )
+        return len(seen) == 2
+
+    await until(both, seconds=40, what="both workers to take turns")
 
 
 async def test_messages_that_come_doubled_early_and_out_of_order_change_nothing(fleet: WorkerFleet) -> None:
