@@ -6,7 +6,7 @@ where it is kept because such a turn may have committed nothing else; any other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from core.jsontext import JsonObject
@@ -44,28 +44,36 @@ async def input_of(client: FleetClient, session: str, n: int) -> JsonObject | No
     return None
 
 
-def told_input(records: Iterable[JsonObject]) -> JsonObject | None:
-    """The input that a turn's records tell."""
+def told_input(records: Sequence[JsonObject]) -> JsonObject | None:
+    """The input that a turn's records tell: the kept one, else what its opening made of it."""
+    for change in records[-1].get("changes", ()) if records else ():
+        if change.get("t") == "fail" and "input" in change:
+            kept: JsonObject = change["input"]
+            return kept
     for record in records:
-        opened: JsonObject | None = None
-        for change in record.get("changes", ()):
-            kind = change.get("t")
-            if kind == "fail" and "input" in change:
-                kept: JsonObject = change["input"]
-                return kept
-            if kind == "open" and not change.get("origin"):
-                opened = {"kind": "message", "trigger": change["trigger"]}
-            elif opened is not None and kind == "vars" and change.get("host") and "variables" not in opened:
-                seeds = {name: value for name, value in change["set"].items() if name != "trigger"}
-                opened["variables"] = seeds
-            elif opened is not None and kind == "message":
-                message = change["m"]
-                if message["role"] == "user" and not message.get("note"):
-                    opened["message"] = message["text"]
-                return opened
-        if opened is not None:
-            return opened
+        changes = record.get("changes", ())
+        if any(change.get("t") == "open" and not change.get("origin") for change in changes):
+            return _opened(changes)
     return None
+
+
+def _opened(changes: Sequence[JsonObject]) -> JsonObject:
+    """From the changes of an opening: the trigger, the seeds, the person's own words."""
+    given: JsonObject = {"kind": "message"}
+    for change in changes:
+        kind = change.get("t")
+        if kind == "open":
+            given["trigger"] = change["trigger"]
+            if change.get("labels"):
+                given["labels"] = change["labels"]
+        elif kind == "vars" and change.get("host") and "variables" not in given:
+            given["variables"] = {name: value for name, value in change["set"].items() if name != "trigger"}
+        elif kind == "message":
+            message = change["m"]
+            if message["role"] == "user" and not message.get("note"):
+                given["message"] = message["text"]
+            break
+    return given
 
 
 def _given(entry: InboxEntry) -> JsonObject:

@@ -14,7 +14,7 @@ from api.answers import SessionId
 from api.context import api_of
 from api.keys import Scope
 from api.problems import HttpProblem, problem_of
-from api.ui.decision import park_name
+from api.ui.decision import asked_now, park_name
 from api.ui.operations import redrive
 from api.ui.pages import PageRoute, page, see_other, session_path
 from api.ui.routes import dead_letters_page, session_page
@@ -137,9 +137,9 @@ async def send_again(request: Request) -> Response:
 
 async def _still_asked(request: Request, visitor: Visitor, session_id: str, park: str) -> None:
     """Whether the question is the one the page showed: what was read is what is decided. Raises: `HttpProblem`."""
-    view = await api_of(request).service.session(session_id, visitor.caller)
-    pending = view.state.pending_decision
-    if view.open or pending is None or park_name(pending) != park:
+    service = api_of(request).service
+    pending = await asked_now(service, await service.session(session_id, visitor.caller))
+    if pending is None or park_name(pending) != park:
         raise HttpProblem(
             "page-outdated",
             "this question was answered or has changed since the page was loaded; read it again",

@@ -86,10 +86,24 @@ def park_name(pending: JsonObject) -> str:
     return hashlib.sha256(dumps(pending)).hexdigest()[:24]
 
 
-async def decision_of(service: FleetService, view: SessionView, caller: Caller) -> Decision | None:
-    """None unless the session waits for a decision now."""
+async def asked_now(service: FleetService, view: SessionView) -> JsonObject | None:
+    """The decision record that waits for its answer."""
     pending = view.state.pending_decision
     if pending is None or view.open or view.state.status != "awaiting_decision":
+        return None
+    return None if await queued(service, view) else pending
+
+
+async def queued(service: FleetService, view: SessionView) -> bool:
+    """Whether an input was accepted behind everything this view shows."""
+    log = service.client.fleet.log(view.state.session_id)
+    return await log.entry(view.head.turn + 1) is not None
+
+
+async def decision_of(service: FleetService, view: SessionView, caller: Caller) -> Decision | None:
+    """None unless the session waits for a decision now, and none is on its way."""
+    pending = await asked_now(service, view)
+    if pending is None:
         return None
     holder, problem = await _holder(service, view, caller)
     spec: Spec | None = None

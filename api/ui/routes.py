@@ -19,7 +19,7 @@ from api.files import file_response
 from api.keys import Scope
 from api.problems import HttpProblem
 from api.streams import event_stream, position
-from api.ui.decision import decision_of
+from api.ui.decision import decision_of, queued
 from api.ui.lists import STATUSES, Asked, fingerprint, search, waiting
 from api.ui.operations import dead_turns, schedules, timers
 from api.ui.pages import FOLDER, PageRoute, page, see_other, session_path
@@ -31,6 +31,7 @@ from engine.models.usage import UsageSummary
 from engine.session.outcome import delegation_of
 from worker.following import SETTLED_INDEX, Told
 from worker.reading import SessionView
+from worker.refusals import SessionUnknown
 from worker.session_index import Filters
 
 router = APIRouter(prefix="/ui", route_class=PageRoute, include_in_schema=False)
@@ -136,8 +137,21 @@ async def session_page(
 ) -> Response:
     """One session; `alert` says why a form was not accepted, `comment` is what was written in it."""
     service = api_of(request).service
-    view = await service.session(session_id, visitor.caller)
+    try:
+        view = await service.session(session_id, visitor.caller)
+    except SessionUnknown:
+        # accepted, and not begun: there is nothing to show of it yet
+        workflow = await service.workflow_of(session_id, visitor.caller)
+        return page(
+            request,
+            "queued.html",
+            visitor,
+            session=session_id,
+            workflow=workflow,
+            waiting_count=await _count(request, visitor),
+        )
     state = view.state
+    waits = not view.open and await queued(service, view)
     known = recorded(await service.reader.records(state.session_id))
     graph = None
     problem = None
@@ -158,7 +172,7 @@ async def session_page(
         done=DONE.get(request.query_params.get("done", "")),
         comment=comment,
         title=str(title.value) if title is not None else None,
-        status="running" if view.open else state.status,
+        status="running" if view.open else "queued" if waits else state.status,
         graph=graph,
         problem=problem,
         trail=trail_of(state, known.decisions),

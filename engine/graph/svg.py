@@ -9,7 +9,7 @@ page's style sheet says how that looks, as a strict content policy wants it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -69,13 +69,17 @@ def svg(graph: Graph, *, marks: Marks | None = None) -> str:
     right = max(box.x + box.width for box in boxes.values())
     drawn: list[str] = []
     lane = right
+    beside: Counter[tuple[str, str]] = Counter()
     for edge in graph.edges:
         source, target = boxes[edge.source], boxes[edge.target]
+        # edges side by side have one curve; their labels stand below one another
+        down = 13.0 * beside[edge.source, edge.target]
+        beside[edge.source, edge.target] += 1
         if target.y <= source.y:
             lane += 14
-            drawn.append(_back(edge, source, target, lane, shown))
+            drawn.append(_back(edge, source, target, lane, shown, down))
         else:
-            drawn.append(_forward(edge, source, target, shown))
+            drawn.append(_forward(edge, source, target, shown, down))
     drawn += [_node(node, boxes[node.id], shown) for node in graph.nodes]
     longest = max((len(_short(edge.label)) for edge in graph.edges), default=0)
     width = lane + _MARGIN + longest * _CHARACTER
@@ -85,7 +89,8 @@ def svg(graph: Graph, *, marks: Marks | None = None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
         f' width="{width:.0f}" height="{height:.0f}" role="img">\n'
         f"<title>{_text(graph.title)}</title>\n{style}"
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8"'
+        ' markerUnits="userSpaceOnUse" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
 
@@ -134,18 +139,18 @@ def _pull(sources: list[str], boxes: Mapping[str, _Box]) -> float:
     return sum(placed) / len(placed) if placed else 0.0
 
 
-def _forward(edge: Edge, source: _Box, target: _Box, marks: Marks) -> str:
+def _forward(edge: Edge, source: _Box, target: _Box, marks: Marks, down: float) -> str:
     x1, y1, x2, y2 = source.middle, source.y + _HEIGHT, target.middle, target.y
     bend = (y2 - y1) / 2
     path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}"
-    return _edge(edge, path, (x1 + x2) / 2 + 4, (y1 + y2) / 2, marks)
+    return _edge(edge, path, (x1 + x2) / 2 + 4, (y1 + y2) / 2 + down, marks)
 
 
-def _back(edge: Edge, source: _Box, target: _Box, lane: float, marks: Marks) -> str:
+def _back(edge: Edge, source: _Box, target: _Box, lane: float, marks: Marks, down: float) -> str:
     x1, y1 = source.x + source.width, source.y + _HEIGHT / 2 + 6
     x2, y2 = target.x + target.width, target.y + _HEIGHT / 2 - 6
     path = f"M{x1:.0f} {y1:.0f}C{lane:.0f} {y1:.0f} {lane:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-    return _edge(edge, path, lane, (y1 + y2) / 2, marks)
+    return _edge(edge, path, (x1 + x2) / 8 + lane * 3 / 4 + 4, (y1 + y2) / 2 + down, marks)
 
 
 def _edge(edge: Edge, path: str, x: float, y: float, marks: Marks) -> str:

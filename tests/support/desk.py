@@ -29,7 +29,9 @@ ADMIN_NAME, CLERK_NAME = "ARCHMAX_API_KEYS[1]", "ARCHMAX_API_KEYS[3]"
 MESSAGE = "From: orders@harborbakery.example — The bread tins of SO-4101 are dented, please refund them."
 
 #: tries to become markup, an attribute, a script, a URL, a template, and to turn the text around
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}{% x %}javascript:alert(3)\u202etxt"
+EVIL = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 'zq'*4 }}{% x %}javascript:alert(3)\u202etxt"
+)
 
 
 def yaml_text(text: str) -> str:
