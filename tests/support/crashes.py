@@ -309,8 +309,8 @@ class Crashes:
 
 TRAILS: dict[str, list[tuple[str, str | None]]] = {
     "plain": [("trigger", "plain"), ("agent", "done")],
-    "fan": [("trigger", "fan"), *[("sub-workflow", None)] * 3],
-    "script": [("trigger", "code"), *[("sub-workflow", None)] * 2, ("transition", "said")],
+    "fan": [("trigger", "fan"), *[("sub-workflow", "fan")] * 3],
+    "script": [("trigger", "code"), *[("sub-workflow", "code")] * 2, ("code", "said")],
 }
 
 
