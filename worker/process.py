@@ -37,6 +37,7 @@ from worker.redis_leases import PREFIX
 from worker.runner import Assemblies, EngineRunner
 from worker.service import FleetService
 from worker.settings import FleetSettings, ModelEnvironment
+from worker.stopping import stop_tasks
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -144,9 +145,7 @@ class Runtime(FleetClient):
 
     async def close(self) -> None:
         await self.publisher.flush()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(self._tasks)
         await self.service.close()
         await self.sandbox.close()
         if self._exporter is not None:

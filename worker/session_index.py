@@ -24,6 +24,7 @@ from worker.client import FleetClient
 from worker.events import BY_TIME, OPEN, SESSIONS, entry_of
 from worker.redis_leases import PREFIX
 from worker.refusals import CursorInvalid, IndexUnavailable
+from worker.stopping import stop_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +92,7 @@ class SessionIndex:
 
     async def close(self) -> None:
         if self._rebuild is not None:
-            self._rebuild.cancel()
-            await asyncio.gather(self._rebuild, return_exceptions=True)
+            await stop_tasks([self._rebuild])
 
     async def _scan(
         self, filters: Filters, after: tuple[int, str] | None, limit: int

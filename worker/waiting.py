@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from worker.client import FleetClient, open_redis
 from worker.events import ended_channel
+from worker.stopping import stop_tasks
 
 LOOK_SECONDS = 2.0
 
@@ -45,8 +46,7 @@ class Waiters:
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await stop_tasks([self._task])
         await self._redis.aclose()
 
     async def _listen(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Generator
 
 import pytest
@@ -11,6 +10,7 @@ from redis.asyncio import Redis
 
 from archmax.local.redis import EmbeddedRedis
 from worker.redis_leases import RedisLeases, lease_key
+from worker.stopping import stop_tasks
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,7 @@ async def leases(redis: Redis) -> AsyncGenerator[RedisLeases]:
     made = RedisLeases(redis, heartbeat_seconds=0)
     renewing = asyncio.create_task(made.run())
     yield made
-    renewing.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await renewing
+    await stop_tasks([renewing])
 
 
 async def test_a_renewal_under_way_does_not_take_a_freed_lease_again(
