@@ -276,7 +276,9 @@ async def test_a_busy_session_refuses_when_asked_to(client: httpx.AsyncClient) -
     assert answer.status_code == 202
     first = await settled(client, running.json()["turnId"])
     assert first["outcome"]["exit"]["code"] == "turn-cancelled"
-    await client.delete(answer.json()["links"]["turn"])  # its model would be as slow: the words are still there
+    await client.delete(
+        answer.json()["links"]["turn"]
+    )  # its model would be as slow: the words are still there
     await settled(client, answer.json()["turnId"])
 
 
