@@ -149,7 +149,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http(_request: Request, error: HTTPException) -> Response:
         code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http")
-        return problem_response(problem(error.status_code, code, str(error.detail)), error.headers)
+        return problem_response(problem(error.status_code, code, error.detail), error.headers)
 
     @app.exception_handler(RedisError)
     async def on_redis(_request: Request, _error: RedisError) -> Response:

@@ -90,7 +90,7 @@ _PUBLIC: dict[str, str] = {
 #: names that are spelled otherwise where they are defined
 _SPELLED = {"classify_workspace_path": "classify"}
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605 - made from the table above
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605  # pyrefly: ignore [unresolvable-dunder-all] - made from the table above
 
 
 def __getattr__(name: str) -> Any:

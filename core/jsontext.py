@@ -18,7 +18,6 @@ Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 
 
-
 def well_formed(text: str) -> str:
     """`text` with every lone surrogate replaced by U+FFFD."""
     try:
@@ -36,7 +35,7 @@ def clean(value: Json) -> Json:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {well_formed(str(key)): clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [clean(item) for item in value]
     return value
 

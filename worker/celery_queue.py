@@ -34,7 +34,7 @@ class CeleryQueue:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 await self._redis.ping()
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             raise BrokerUnavailable(f"the broker does not answer ({type(error).__name__})") from error
 
     async def send(self, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> None:
@@ -44,7 +44,7 @@ class CeleryQueue:
                 await loop.run_in_executor(
                     self._threads, self._send, list(messages), delay_seconds, SENDER.get()
                 )
-        except (OperationalError, RedisError, OSError, TimeoutError) as error:
+        except (OperationalError, RedisError, OSError) as error:
             raise BrokerUnavailable(f"the broker does not take messages ({type(error).__name__})") from error
 
     def _send(self, messages: list[Message], delay_seconds: float, sender: tuple[str, str] | None) -> None:

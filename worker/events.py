@@ -152,7 +152,7 @@ class EventPublisher:
                 pipeline.expire(stream_key(session), self._stream_seconds)
             try:
                 await pipeline.execute()
-            except (RedisError, OSError, TimeoutError) as error:
+            except (RedisError, OSError) as error:
                 self.dropped += sum(len(items) for _, items in batch)
                 logger.warning("events not published: %s", error, extra={"action": "events_dropped"})
 
@@ -214,7 +214,7 @@ class RedisNotices:
     async def _quietly(self, operation: Any) -> None:
         try:
             await operation
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             logger.warning("index not updated: %s", error, extra={"action": "index_skipped"})
 
 

@@ -114,7 +114,7 @@ class Follower:
         """Where the stream ends now: whatever is committed later is told behind it."""
         try:
             newest = await self._client.redis.xrevrange(stream_key(session), count=1)
-        except (RedisError, OSError, TimeoutError):
+        except (RedisError, OSError):
             return "0-0"
         return str(newest[0][0]) if newest else "0-0"
 
@@ -123,7 +123,7 @@ class Follower:
             answer: Any = await self._redis.xread(
                 {stream_key(session): position}, count=_PAGE, block=_BLOCK_MS
             )
-        except (RedisError, OSError, TimeoutError):
+        except (RedisError, OSError):
             await asyncio.sleep(_BLOCK_MS / 1000)
             return [], position
         told: list[Told] = []

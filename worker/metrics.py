@@ -201,7 +201,7 @@ async def look_at_queues(redis: Redis, names: Sequence[str]) -> Queues:
         pipeline.lindex(name, -1)
     try:
         (seconds, micros), *found = await pipeline.execute()
-    except (RedisError, OSError, TimeoutError):
+    except (RedisError, OSError):
         return Queues()
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     queues = Queues(up=True)

@@ -197,7 +197,7 @@ class Reader:
     async def _leased(self, session: str) -> bool:
         try:
             return bool(await self._client.redis.exists(f"{PREFIX}lease:{session}"))
-        except (RedisError, OSError, TimeoutError):
+        except (RedisError, OSError):
             return False
 
     async def session(self, session: str) -> SessionView:

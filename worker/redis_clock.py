@@ -23,7 +23,7 @@ class RedisClock(SystemClock):
         """Raises: `BrokerUnavailable`."""
         try:
             seconds, micros = await self._redis.time()
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             raise BrokerUnavailable(f"{type(error).__name__}: {error}") from error
         now = seconds * 1000 + micros // 1000
         self._ahead_ms = now - self.monotonic_ms()

@@ -244,5 +244,5 @@ class RedisLeases:
     async def _ask(self, operation: Awaitable[Any]) -> Any:
         try:
             return await operation
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             raise BrokerUnavailable(f"{type(error).__name__}: {error}") from error

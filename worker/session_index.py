@@ -86,7 +86,7 @@ class SessionIndex:
         try:
             whole = await self._whole()
             items, last, more = await self._scan(filters, after, limit)
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             raise IndexUnavailable from error
         return Page(items, _write_cursor(*last) if more and last else None, whole)
 

@@ -60,5 +60,5 @@ class Waiters:
                         if message is not None:
                             for woken in self._held.get(str(message["channel"]).removeprefix(prefix), ()):
                                 woken.set()
-            except (RedisError, OSError, TimeoutError):
+            except (RedisError, OSError):
                 await asyncio.sleep(0.5)

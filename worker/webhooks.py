@@ -105,7 +105,7 @@ class WebhookPoster:
                 await self._note(turn_id, attempts)
                 return False
             await self._bury(turn_id, session, turn, url, problem)
-        except (RedisError, OSError, TimeoutError, StoreUnavailable) as error:
+        except (RedisError, OSError, StoreUnavailable) as error:
             logger.warning("webhook put off: %s", error, extra={"action": "webhook_put_off"})
             return False
         except Exception:

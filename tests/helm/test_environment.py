@@ -156,7 +156,7 @@ async def test_the_bundled_redis_starts_with_its_configuration_and_takes_the_pas
 
     def answers() -> bool:
         try:
-            return bool(client.ping())
+            return client.ping()
         except (RedisConnectionError, OSError):
             return False
 

@@ -143,7 +143,7 @@ async def test_it_is_not_tried_again_before_its_pause_is_over(
         held: Any = await redis.hgetall("archmax:webhook:s.1")
         assert held["attempts"] == str(attempt)
         seconds, _ = await redis.time()
-        pauses.append(float(held["next"]) - int(seconds))
+        pauses.append(float(held["next"]) - seconds)
         await redis.hset("archmax:webhook:s.1", "next", "0")
     assert pauses[0] < pauses[1] < pauses[2]
     receiver.status = 200

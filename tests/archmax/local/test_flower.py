@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from urllib.parse import urljoin
 
@@ -21,7 +21,7 @@ from tests.support.workers import until
 
 
 @contextmanager
-def running(redis_url: str, port: int, prefix: str) -> Iterator[None]:
+def running(redis_url: str, port: int, prefix: str) -> Generator[None]:
     part = flower_part(redis_url, port, prefix=prefix, auth=NASTY_AUTH)
     assert not any(NASTY in word for word in part.command), "arguments are anybody's to list"
     environment = {**os.environ, **part.environment}
