@@ -80,6 +80,7 @@ def mine(tmp_path: Path) -> Generator[RunningFleet]:
                 process.stop()
 
 
+@pytest.mark.timeout(300)
 async def test_a_turn_that_killed_its_workers_is_sent_again_with_the_same_input(
     mine: RunningFleet, tmp_path: Path
 ) -> None:
@@ -93,12 +94,11 @@ async def test_a_turn_that_killed_its_workers_is_sent_again_with_the_same_input(
     async with mine.client(headers=bearer(ADMIN)) as api:
         accepted = await api.post("/v1/workflows/mine/sessions", json=asked)
         assert accepted.status_code == 202, accepted.text
-        victim = mine.start_worker()
-        await asyncio.to_thread(victim.process.wait, 60)
-        assert armed.read_text() == "x", victim.words()
-        mine.start_worker()
+        workers = [mine.start_worker(), mine.start_worker()]  # one dies, the other finds that out
         lost = await settled(api, "m-1.1")
         assert lost["outcome"]["exit"]["code"] == "worker-lost"
+        assert armed.read_text() == "x"
+        assert sorted(worker.process.poll() is None for worker in workers) == [False, True]
         async with _ended(mine, 1) as end:
             kept = told_input(end.records)
             assert kept is not None
