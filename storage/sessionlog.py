@@ -75,6 +75,12 @@ class Chain:
         last = self.objects[-1] if self.objects else None
         return last if last is not None and last.kind is LogKind.SUSPEND else None
 
+    @property
+    def untold(self) -> LogObject | None:
+        """The join that is the last record and holds nothing of the engine's: no record has its answers yet."""
+        last = self.objects[-1] if self.objects else None
+        return last if last is not None and last.kind is LogKind.JOINED and last.record is None else None
+
 
 class SessionLog:
     """Reads and claims one session. Cheap to make; keeps nothing but the shared cache."""

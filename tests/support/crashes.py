@@ -69,7 +69,7 @@ states:
 RUN = """
 export default async function run() {{
   const first = await tools.quick({{ ref: 'one' }});
-  const both = await Promise.all([1, 2].map(() => tools.archmax_workflow_{leaf}({{}})));
+  const both = await Promise.all([1, 2].map(() => tools['archmax_workflow_{leaf}']({{}})));
   const last = await tools.quick({{ ref: 'two' }});
   await tools.archmax_advance({{ to: 'said', reason: [first, last].concat(both).length + ' marks' }});
 }}

@@ -26,17 +26,25 @@ class OpenTurn:
     """One claimed turn. Every method that writes raises `TurnFenced` when another has taken over."""
 
     def __init__(
-        self, fleet: Fleet, lease: Lease, log: OpenLog, *, joined: list[JsonObject] | None, cancel: str | None
+        self,
+        fleet: Fleet,
+        lease: Lease,
+        log: OpenLog,
+        *,
+        joined: list[JsonObject] | None,
+        told: bool = False,
+        cancel: str | None,
     ) -> None:
         #: the answers of a suspension that resumes now, in call order: `{session, n, outcome}` each. The next commit is
-        #: the join; an end or a suspension before it joins without a record of the engine's.
+        #: the join; an end or a suspension before it joins without a record of the engine's. `told`: a worker that died
+        #: joined like that, so the engine has not seen the answers and the log has.
         self.joined = joined
         self.ended: EndedTurn | None = None
         self.suspended: LogObject | None = None
         self._log = log
         self._fleet = fleet
         self._lease = lease
-        self._unjoined = joined
+        self._unjoined = None if told else joined
         self._cancel = log.entry.cancel or cancel
         self._looked_ms = fleet.clock.monotonic_ms()
 

@@ -141,7 +141,8 @@ class _Attendance:
         if head is not None:
             if await self._log.over(head) is None:
                 return await self._go_on(head)
-            if 0 < self._wanted <= head.turn and not self._tidied:
+            # A message without a number comes from a sweep as well: its holder may have died before it paid.
+            if self._wanted <= head.turn and not self._tidied:
                 self._tidied = True
                 await tidy(self._fleet, self._log, head)
             next_turn = head.turn + 1
@@ -182,10 +183,12 @@ class _Attendance:
         if opened is None:
             return Look.AGAIN
         self._thorough = True
+        if chain.untold is not None:
+            return await self._work(opened, list(chain.untold.answers), told=True)
         return await self._work(opened, joined)
 
-    async def _work(self, opened: OpenLog, joined: list[JsonObject] | None) -> Look:
-        """Run the turn to its end, its suspension, or its handing back."""
+    async def _work(self, opened: OpenLog, joined: list[JsonObject] | None, *, told: bool = False) -> Look:
+        """Run the turn to its end, its suspension, or its handing back. `told`: its log holds the join already."""
         entry = opened.entry
         self._turn, self._workflow = opened.turn, opened.head.workflow
         if entry.kind == DELETE:
@@ -194,7 +197,7 @@ class _Attendance:
                 await self._settle(opened, end)
             return Look.ENDED
         cancel = await self._cancelled(entry)
-        turn = OpenTurn(self._fleet, self._lease, opened, joined=joined, cancel=cancel)
+        turn = OpenTurn(self._fleet, self._lease, opened, joined=joined, told=told, cancel=cancel)
         if entry.kind in (LOST, LOCAL) or turn.attempts > self._fleet.max_attempts:
             record, outcome, dues = None, HOPELESS, webhook_dues(entry)
             if turn.attempts <= 2 * self._fleet.max_attempts:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from core.jsontext import JsonObject
-from storage.records import LogKind
+from storage.records import EndedTurn, LogKind
+from storage.sessionlog import OpenLog
 from tests.support.protocol_fleet import HandFleet
 from worker.ports import Stop
+from worker.protocol import dues, join
 from worker.protocol.accept import Draft, accept
 from worker.protocol.cancel import cancel
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.reader import TurnStatus, read_turn
-from worker.protocol.sweep import sweep_inbox
+from worker.protocol.sweep import sweep_inbox, sweep_watch
 
 
 def calls(turn: OpenTurn, count: int, *, depth: int = 0, n: int = 1, first: int = 1) -> list[JsonObject]:
@@ -211,6 +215,65 @@ async def test_an_end_right_after_a_resume_still_holds_the_answers() -> None:
     await start(fleet, depth=1)
     await fleet.work()
     assert kinds == [LogKind.SUSPEND, LogKind.JOINED]
+
+
+async def test_answers_joined_by_a_worker_that_died_before_its_first_record_are_handed_over_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/protocol.md §4, §9 invariant 6: the log has the one `joined`, the engine has not seen its answers."""
+    given: list[list[JsonObject] | None] = []
+    kinds: list[LogKind] = []
+    end = OpenLog.end
+
+    async def dies(self: OpenLog, *arguments: Any) -> EndedTurn:
+        monkeypatch.setattr(OpenLog, "end", end)
+        raise RuntimeError("the worker dies between the join and the end")
+
+    async def curt(turn: OpenTurn) -> None:
+        if turn.entry.parent is not None or not (turn.records and turn.session_id == "s"):
+            await delegate(turn)
+            return
+        given.append(turn.joined)
+        if len(given) == 1:
+            monkeypatch.setattr(OpenLog, "end", dies)
+        await turn.end({"answers": len(turn.joined or [])}, {"kind": "completed", "of": "s"})
+        kinds.extend(o.kind for o in turn._log.objects)
+
+    fleet = HandFleet(curt)
+    await start(fleet, depth=1)
+    with pytest.raises(RuntimeError, match="the worker dies"):
+        await fleet.work()
+    await fleet.pass_time(60)
+    await sweep_watch(fleet.fleet)
+    await fleet.work()
+    assert len(given) == 2
+    assert given[0] is not None
+    assert given[1] == given[0]
+    assert kinds == [LogKind.SUSPEND, LogKind.JOINED]
+    view = await read_turn(fleet.fleet, "s", 1)
+    assert view.end is not None
+    assert view.records[-1] == {"answers": 2}
+
+
+async def test_a_child_whose_worker_died_before_it_paid_is_paid_by_the_next_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/protocol.md §6: within a lease and a sweep, not within the minute of the listing."""
+    paid = join.settle_child
+
+    async def dies(*_: Any) -> None:
+        monkeypatch.setattr(dues, "settle_child", paid)
+        raise RuntimeError("the worker dies before it pays")
+
+    fleet = HandFleet(delegate)
+    await start(fleet, depth=1, children=1)
+    monkeypatch.setattr(dues, "settle_child", dies)
+    with pytest.raises(RuntimeError, match="the worker dies"):
+        await fleet.work()
+    fleet.clock.ms += 6_000
+    await sweep_watch(fleet.fleet)
+    await fleet.work()
+    assert (await read_turn(fleet.fleet, "s", 1)).status is TurnStatus.ENDED
 
 
 async def test_join_markers_go_when_the_turn_has_ended() -> None:
