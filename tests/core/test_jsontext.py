@@ -30,7 +30,7 @@ def test_integers_of_any_size_survive() -> None:
 
 
 def test_what_is_no_json_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="JSON|Expecting|line 1"):
+    with pytest.raises(ValueError, match=r"JSON|Expecting|line 1"):
         loads("{")
 
 
