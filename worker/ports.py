@@ -118,17 +118,19 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
         """One script: mine and woken → clear `wake`, True: visit again, still held. Mine → delete, not mine → leave: False.
 
-        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. Renewing stops **before** the
+        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. For `rest_ms` no listing sends
+        the session: its last turn has ended and its entry is kept on purpose. A sender's deadline stays in any case: its
+        message may be on the way. Renewing stops **before** the
         script is sent, and goes on only after True: a renewal under way would take the freed lease again, and nobody would
         ever let it go. Never raises.
         """
         ...
 
     async def watch(self, session: str, in_ms: int) -> None:
-        """Have the sweep send the session unless somebody renews or releases its lease in time."""
+        """Have the sweep send the session unless somebody takes its lease, or finds it held, in time."""
         ...
 
     async def overdue(self) -> list[str]:
@@ -136,7 +138,7 @@ class Leases(Protocol):
         ...
 
     async def may_send(self, session: str) -> bool:
-        """False while the session's watch deadline lies ahead; else set it 30 s ahead."""
+        """False while a deadline of the session lies ahead, or it rests; else have the sweep send it in 30 s."""
         ...
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:

@@ -21,7 +21,10 @@ from worker.ports import BrokerUnavailable
 logger = logging.getLogger(__name__)
 
 PREFIX = "archmax:"
+#: sessions by the time their holder must have renewed, or a look must be repeated
 WATCH = f"{PREFIX}watch"
+#: sessions by the time a message sent for them must have arrived
+SENT = f"{PREFIX}sent"
 BOOT = f"{PREFIX}boot"
 #: a wake-up outlives any holder's next look
 WAKE_SECONDS = 60
@@ -31,16 +34,18 @@ PUSH_MS = 30_000
 #: after Redis lost everything nobody but earlier holders takes a lease for this long
 BOOT_MS = 1_000
 
-# keys: lease, wake, watch, boot · args: token, ttl ms, session, wake seconds, boot ms
+# keys: lease, wake, watch, boot, sent · args: token, ttl ms, session, wake seconds, boot ms
 _TAKE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 redis.call('SET', KEYS[4], ms, 'NX')
 local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[1] then redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); return 0 end
+if held and held ~= ARGV[1] then
+  redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); redis.call('ZREM', KEYS[5], ARGV[3]); return 0
+end
 if not held and ms - tonumber(redis.call('GET', KEYS[4])) < tonumber(ARGV[5]) then
   redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[5]), ARGV[3]); return 0
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); redis.call('ZREM', KEYS[5], ARGV[3])
 redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
 return 1
 """
@@ -53,7 +58,8 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
 return {1}
 """
-# keys: lease, wake, watch · args: token, session, watch ms or ''
+# keys: lease, wake, watch, rest · args: token, session, watch ms or '', rest ms or ''
+# A sender's deadline stays: its message may still be on the way.
 _RELEASE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if redis.call('DEL', KEYS[2]) == 1 then return 1 end
@@ -62,26 +68,36 @@ if ARGV[3] == '' then redis.call('ZREM', KEYS[3], ARGV[2]) else
   local now = redis.call('TIME')
   redis.call('ZADD', KEYS[3], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[3]), ARGV[2])
 end
+if ARGV[4] ~= '' then redis.call('SET', KEYS[4], '1', 'PX', ARGV[4]) end
 return 0
 """
-# keys: watch · args: session, in ms
+# keys: sent · args: session, in ms
 _WATCH = """
 local now = redis.call('TIME')
 redis.call('ZADD', KEYS[1], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[2]), ARGV[1])
 """
-# keys: watch · args: push ms, limit
+# keys: watch, sent · args: push ms, limit
 _OVERDUE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms, 'LIMIT', 0, ARGV[2])
-for _, session in ipairs(due) do redis.call('ZADD', KEYS[1], ms + tonumber(ARGV[1]), session) end
-return due
+local found = {}
+for _, set in ipairs(KEYS) do
+  for _, session in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', ms, 'LIMIT', 0, ARGV[2])) do
+    redis.call('ZREM', set, session)
+    found[#found + 1] = session
+  end
+end
+for _, session in ipairs(found) do redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), session) end
+return found
 """
-# keys: watch · args: session, push ms
+# keys: watch, sent, rest · args: session, push ms
 _MAY_SEND = """
+if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
-local at = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if at and tonumber(at) > ms then return 0 end
-redis.call('ZADD', KEYS[1], ms + tonumber(ARGV[2]), ARGV[1])
+for set = 1, 2 do
+  local at = redis.call('ZSCORE', KEYS[set], ARGV[1])
+  if at and tonumber(at) > ms then return 0 end
+end
+redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1])
 return 1
 """
 OVERDUE_LIMIT = 500
@@ -93,6 +109,10 @@ def lease_key(session: str) -> str:
 
 def wake_key(session: str) -> str:
     return f"{PREFIX}wake:{session}"
+
+
+def rest_key(session: str) -> str:
+    return f"{PREFIX}rest:{session}"
 
 
 def cancel_key(session: str, n: int) -> str:
@@ -148,7 +168,7 @@ class RedisLeases:
         token = secrets.token_hex(16)
         taken = await self._ask(
             self._take(
-                keys=[lease_key(session), wake_key(session), WATCH, BOOT],
+                keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT],
                 args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS],
             )
         )
@@ -158,7 +178,7 @@ class RedisLeases:
         self._held[session] = lease
         return lease
 
-    async def release(self, lease: Any, *, watch_ms: int | None = None) -> bool:
+    async def release(self, lease: Any, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
         held = cast(RedisLease, lease)
         held.releasing = True
         async with self._renewing:
@@ -166,8 +186,12 @@ class RedisLeases:
         try:
             woken = await self._ask(
                 self._release(
-                    keys=[lease_key(held.session), wake_key(held.session), WATCH],
-                    args=[held.token, held.session, "" if watch_ms is None else watch_ms],
+                    keys=[lease_key(held.session), wake_key(held.session), WATCH, rest_key(held.session)],
+                    args=[
+                        held.token,
+                        held.session,
+                        *("" if ms is None else ms for ms in (watch_ms, rest_ms)),
+                    ],
                 )
             )
         except BrokerUnavailable:
@@ -180,13 +204,16 @@ class RedisLeases:
         return False
 
     async def watch(self, session: str, in_ms: int) -> None:
-        await self._ask(self._watch(keys=[WATCH], args=[session, in_ms]))
+        await self._ask(self._watch(keys=[SENT], args=[session, in_ms]))
 
     async def overdue(self) -> list[str]:
-        return list(await self._ask(self._overdue(keys=[WATCH], args=[PUSH_MS, OVERDUE_LIMIT])))
+        found = await self._ask(self._overdue(keys=[WATCH, SENT], args=[PUSH_MS, OVERDUE_LIMIT]))
+        return list(dict.fromkeys(found))
 
     async def may_send(self, session: str) -> bool:
-        return bool(await self._ask(self._may_send(keys=[WATCH], args=[session, PUSH_MS])))
+        return bool(
+            await self._ask(self._may_send(keys=[WATCH, SENT, rest_key(session)], args=[session, PUSH_MS]))
+        )
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:
         await self._ask(self._redis.set(cancel_key(session, n), reason, ex=CANCEL_SECONDS))

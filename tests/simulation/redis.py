@@ -49,6 +49,8 @@ class Redis:
         self.leases: dict[str, tuple[int, int]] = {}
         self.wake: dict[str, int] = {}
         self.watch: dict[str, int] = {}
+        self.sent: dict[str, int] = {}
+        self.rest: dict[str, int] = {}
         self.cancels: dict[tuple[str, int], str] = {}
         self.boot_ms = -10_000
         self.tokens = 0
@@ -66,6 +68,8 @@ class Redis:
         self.leases.clear()
         self.wake.clear()
         self.watch.clear()
+        self.sent.clear()
+        self.rest.clear()
         self.cancels.clear()
         self.boot_ms = self.scheduler.now
 
@@ -75,8 +79,13 @@ class Redis:
         rude = self.faults().rude and self.scheduler.random.random() < self.faults().rude
         if not rude and ((held is not None and held[1] > now) or now - self.boot_ms < 1_000):
             self.wake[session] = now + _WAKE_MS
+            if held is not None and held[1] > now:
+                self.sent.pop(session, None)
+            else:
+                self.watch[session] = now + 1_000
             return None
         self.wake.pop(session, None)
+        self.sent.pop(session, None)
         self.tokens += 1
         self.leases[session] = (self.tokens, now + LEASE_MS)
         self.watch[session] = now + LEASE_MS
@@ -92,7 +101,7 @@ class Redis:
         lease.hints = {n: why for (session, n), why in self.cancels.items() if session == lease.session}
         return True
 
-    def release(self, lease: SimLease, watch_ms: int | None) -> bool:
+    def release(self, lease: SimLease, watch_ms: int | None, rest_ms: int | None) -> bool:
         now = self.scheduler.now
         held = self.leases.get(lease.session)
         if held is None or held[0] != lease.token:
@@ -102,22 +111,26 @@ class Redis:
         del self.leases[lease.session]
         if watch_ms is not None:
             self.watch[lease.session] = now + watch_ms
-        elif self.watch.get(lease.session, 0) <= now + LEASE_MS:
+        else:
             self.watch.pop(lease.session, None)
+        if rest_ms is not None:
+            self.rest[lease.session] = now + rest_ms
         return False
 
     def overdue(self) -> list[str]:
         now = self.scheduler.now
-        late = sorted(session for session, at in self.watch.items() if at <= now)
+        late = sorted({s for marks in (self.watch, self.sent) for s, at in marks.items() if at <= now})
         for session in late:
-            self.watch[session] = now + _WATCH_MS
+            if self.watch.get(session, now + 1) <= now:
+                del self.watch[session]
+            self.sent[session] = now + _WATCH_MS
         return late
 
     def may_send(self, session: str) -> bool:
         now = self.scheduler.now
-        if self.watch.get(session, 0) > now:
+        if any(marks.get(session, 0) > now for marks in (self.watch, self.sent, self.rest)):
             return False
-        self.watch[session] = now + _WATCH_MS
+        self.sent[session] = now + _WATCH_MS
         return True
 
 
@@ -184,12 +197,12 @@ class Ports:
                 lease.taken_away = True
         scheduler.at(RENEW_MS, lambda: self._renew(lease, round))
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
         assert isinstance(lease, SimLease)
         # A renewal under way would take the lease again right after it was let go.
         lease.held = False
         try:
-            again = bool(await self._ask(lambda: self._redis.release(lease, watch_ms)))
+            again = bool(await self._ask(lambda: self._redis.release(lease, watch_ms, rest_ms)))
         except BrokerUnavailable:
             return False
         if again:
@@ -200,7 +213,7 @@ class Ports:
 
     async def watch(self, session: str, in_ms: int) -> None:
         def act() -> None:
-            self._redis.watch[session] = self._redis.scheduler.now + in_ms
+            self._redis.sent[session] = self._redis.scheduler.now + in_ms
 
         await self._ask(act)
 

@@ -53,9 +53,11 @@ class HandLeases:
     held: dict[str, HandLease] = field(default_factory=dict)
     woken: set[str] = field(default_factory=set)
     deadlines: dict[str, int] = field(default_factory=dict)
+    rests: dict[str, int] = field(default_factory=dict)
     hints: dict[tuple[str, int], str] = field(default_factory=dict)
 
     async def take(self, session: str) -> Lease | None:
+        self.deadlines.pop(session, None)
         if session in self.held:
             self.woken.add(session)
             return None
@@ -63,16 +65,17 @@ class HandLeases:
         self.held[session] = HandLease(self, session)
         return self.held[session]
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
         if self.held.get(lease.session) is not lease:
             return False
         if lease.session in self.woken:
             self.woken.discard(lease.session)
             return True
         del self.held[lease.session]
-        self.deadlines.pop(lease.session, None)
         if watch_ms is not None:
             self.deadlines[lease.session] = self.clock.ms + watch_ms
+        if rest_ms is not None:
+            self.rests[lease.session] = self.clock.ms + rest_ms
         return False
 
     async def watch(self, session: str, in_ms: int) -> None:
@@ -85,7 +88,7 @@ class HandLeases:
         return late
 
     async def may_send(self, session: str) -> bool:
-        if self.deadlines.get(session, -1) > self.clock.ms:
+        if max(self.deadlines.get(session, -1), self.rests.get(session, -1)) > self.clock.ms:
             return False
         self.deadlines[session] = self.clock.ms + 30_000
         return True

@@ -64,3 +64,37 @@ async def test_who_finds_a_session_held_has_woken_its_holder(leases: RedisLeases
             assert leases.held == 1
             assert await leases.release(other) is False
     assert leases.held == 0
+
+
+async def test_a_senders_deadline_outlives_the_holders_release(leases: RedisLeases, redis: Redis) -> None:
+    """A message may be on the way while the holder leaves, and be lost: then the sweep sends the session."""
+    lease = await leases.take("s")
+    assert lease is not None
+    await leases.watch("s", 1)
+    assert await leases.release(lease, rest_ms=60_000) is False
+    await asyncio.sleep(0.05)
+    assert await leases.overdue() == ["s"]
+    assert await leases.overdue() == [], "and then again only after a while"
+
+
+async def test_a_message_that_arrived_needs_no_deadline_any_more(leases: RedisLeases) -> None:
+    await leases.watch("s", 1)
+    lease = await leases.take("s")
+    assert lease is not None
+    await leases.watch("s", 1)
+    assert await leases.take("s") is None, "held; but its holder is woken"
+    assert await leases.release(lease) is True
+    assert await leases.release(lease) is False
+    await asyncio.sleep(0.05)
+    assert await leases.overdue() == []
+
+
+async def test_a_session_that_rests_is_left_alone_by_listings_and_costs_no_look(leases: RedisLeases) -> None:
+    """Its last turn has ended; the entry is kept for two minutes and its cleaner removes it."""
+    lease = await leases.take("s")
+    assert lease is not None
+    assert await leases.release(lease, rest_ms=200) is False
+    assert await leases.may_send("s") is False
+    await asyncio.sleep(0.3)
+    assert await leases.overdue() == []
+    assert await leases.may_send("s") is True, "a cleaner that died is found out by the listing"

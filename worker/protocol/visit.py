@@ -128,7 +128,7 @@ class _Attendance:
                 case _:
                     pass
             settled = _SETTLED_MS if look is Look.ENDED else None
-            if not await self._fleet.leases.release(self._lease, watch_ms=settled):
+            if not await self._fleet.leases.release(self._lease, rest_ms=settled):
                 return
             self._thorough = True
 
