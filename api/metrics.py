@@ -27,6 +27,7 @@ from api.auth import Reads
 from worker.celery_app import queues_of
 from worker.metrics import Exporter, QueueCollector, Queues, look_at_queues
 from worker.service import INTERNAL, FleetService
+from worker.stopping import stop_tasks
 
 #: how often the queues are looked at for the exporter
 LOOK_SECONDS = 5.0
@@ -72,8 +73,7 @@ class ApiMetrics:
             yield
         finally:
             if self._look is not None:
-                self._look.cancel()
-                await asyncio.gather(self._look, return_exceptions=True)
+                await stop_tasks([self._look])
             if self._exporter is not None:
                 await asyncio.to_thread(self._exporter.close)
 
