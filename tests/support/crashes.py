@@ -15,6 +15,7 @@ from core.jsontext import JsonObject
 from storage.sessionlog import HeadMoved
 from tests.support.workers import Worker, WorkerFleet, until
 from worker.celery_app import child_queue, create_app, turn_queue
+from worker.process import LIST_LOCK
 from worker.protocol.accept import delete_session
 from worker.protocol.reader import read_session_head
 
@@ -202,12 +203,15 @@ class Crashes:
 
     async def _run(self, batch: list[Case]) -> None:
         """All victims of a batch die while the spare is frozen, so that no late lease gives it their turns."""
+        # A victim that lists the store as it starts would send other cases' messages, and die of its own failpoint.
+        await self._fleet.client.redis.set(LIST_LOCK, "1", px=120_000)
         victims = [await self._prepare(case) for case in batch]
         self._spare.signal(signal.SIGSTOP)
         try:
             found = await asyncio.gather(*map(self._die, batch, victims), return_exceptions=True)
         finally:
             self._spare.signal(signal.SIGCONT)
+            await self._fleet.client.redis.delete(LIST_LOCK)
         self._results.update(zip(batch, found, strict=True))
         dead = [case for case, problem in zip(batch, found, strict=True) if problem is None]
         for case in dead:
