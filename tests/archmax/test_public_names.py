@@ -1,4 +1,4 @@
-"""The public surface: every name `archmax` promises can be imported."""
+"""The public surface: every name `archmax` promises can be imported, the typed errors of 05 §17 among them."""
 
 from __future__ import annotations
 

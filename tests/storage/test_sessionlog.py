@@ -1,4 +1,7 @@
-"""The session log: claims, fences, lost replies, seals, segments (docs/protocol.md §1-§4, §8)."""
+"""The session log: claims, fences, lost replies, seals, segments (docs/protocol.md §1-§4, §8).
+
+It stands where the contract has a checkpointer (05 §6, ruling 13).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every registered identifier, with a workflow that draws it and a neighbouring one that does not."""
+"""Every registered identifier, with a workflow that draws it and a neighbouring one that does not.
+
+The forms sub-workflows had before are among them (04 §14).
+"""
 
 from __future__ import annotations
 
