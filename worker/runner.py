@@ -81,7 +81,7 @@ class Assemblies:
     async def get(self, workflow: str) -> Assembly:
         """Raises: `WorkflowLoadError`, `UnsupportedRuntimeContractError`."""
         held = self._held.get(workflow)
-        if held is not None and time.monotonic() - self._looked[workflow] < 1.0:
+        if held is not None and time.monotonic() - self._looked.get(workflow, 0.0) < 1.0:
             return held
         async with self._lock:
             assembly = await asyncio.to_thread(self._fresh, workflow)

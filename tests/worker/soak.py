@@ -20,7 +20,7 @@ from pathlib import Path
 
 from archmax.local.redis import EmbeddedRedis
 from storage.layout import INBOX
-from storage.records import LogKind, unpack
+from storage.records import EndedTurn, LogKind, unpack
 from tests.support.workers import Worker, WorkerFleet, until, was_cancelled
 from worker.ports import BrokerUnavailable
 from worker.protocol.cancel import cancel
@@ -148,7 +148,30 @@ class Soak:
                     pass
             if workflow == "wait":
                 self.turns[session] = 2
-            await self.fleet.settled(session, self.turns[session], seconds=180)
+            await self._settled(session, self.turns[session])
+
+    async def _settled(self, session: str, n: int) -> EndedTurn:
+        """Raises: `AssertionError` with all that is known of a turn that does not end."""
+        deadline = time.monotonic() + 180
+        while (end := await self.fleet.ended(session, n)) is None:
+            assert time.monotonic() < deadline, await self._known(session, n)
+            await asyncio.sleep(0.1)
+        return end
+
+    async def _known(self, session: str, n: int) -> str:
+        client = self.fleet.client
+        lines = [f"turn {session}.{n} did not end"]
+        for prefix in (f"{session}/", f"{session}~", f"_inbox/{session}"):
+            lines += [f"{item.key} {item.modified_ms}" async for item in client.store.list(prefix)]
+        for key in ("lease", "wake", "rest"):
+            lines.append(f"{key} {await client.redis.get(f'archmax:{key}:{session}')}")
+        for key in ("watch", "sent"):
+            lines.append(f"{key} {await client.redis.zscore(f'archmax:{key}', session)}")
+        lines.append(f"now {await client.clock.now_ms()}")
+        for worker in self.fleet.workers:
+            of = [line for line in worker.log.splitlines() if f"{session}." in line or f"{session}~" in line]
+            lines += [f"{worker.name} ({worker.process.poll()})", *of]
+        return "\n".join(lines)
 
     async def _send(self, session: str, workflow: str, text: str) -> bool:
         while True:
@@ -194,7 +217,7 @@ class Soak:
         ended = 0
         for session, count in self.turns.items():
             for n in range(1, count + 1):
-                end = await self.fleet.settled(session, n, seconds=120)
+                end = await self._settled(session, n)
                 well = end.outcome["kind"] in ("completed", "parked")
                 assert well or (session in self.cancelled and was_cancelled(end)), (session, n, end.outcome)
                 ended += 1
@@ -276,10 +299,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.worker.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--keep", type=Path, help="a new folder for everything, kept afterwards")
     asked = parser.parse_args()
     print(f"seed {asked.seed}")
     with EmbeddedRedis.start() as redis, tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        asyncio.run(soak(Path(folder), redis, minutes=asked.minutes, seed=asked.seed))
+        asyncio.run(soak(asked.keep or Path(folder), redis, minutes=asked.minutes, seed=asked.seed))
     return 0
 
 
