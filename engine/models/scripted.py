@@ -170,8 +170,13 @@ def _request(scope: CallScope, messages: Sequence[BaseMessage]) -> Request:
         state=scope.state,
         text="\n".join(str(message.text) for message in messages),
         last_tool=tool,
-        last_accepted=isinstance(last, ToolMessage) and last.status != "error",
+        last_accepted=isinstance(last, ToolMessage) and _accepted(last),
     )
+
+
+def _accepted(result: ToolMessage) -> bool:
+    """A refused control reads like an ordinary answer to its caller (03 §6): only its words tell it apart."""
+    return result.status != "error" and f"{result.name or ''} rejected: " not in str(result.content)[:80]
 
 
 def _tool_of(result: ToolMessage, messages: Sequence[BaseMessage]) -> str | None:

@@ -201,3 +201,32 @@ async def test_unreadable_and_unknown_calls_of_a_grader_are_answered(bench: Make
     bad = {"tool_calls": [{"name": "archmax_advance", "raw_args": "{to"}, {"name": "no_such_tool"}]}
     b = bench(SPEC, [GO, *judged(bad, do(advance_to("end"))), say("done")])
     assert (await b.send()).state == "end"
+
+
+async def test_a_grader_script_goes_on_after_a_refused_decision(bench: Make) -> None:
+    """09 §2: only an accepted advance or raise is answered `done` and uses nothing up."""
+    b = bench(
+        """
+        states:
+          work: { triggers: { manual: }, transitions: [{ to: judge, description: ready }] }
+          judge:
+            type: grader
+            instructions: Be strict.
+            transitions: [{ to: done, description: good }]
+          done:
+        """,
+        [
+            do(advance_to("judge")),
+            {
+                "role": "grader",
+                "tool_calls": [{"name": "archmax_advance", "args": {"to": "nowhere", "reason": "x"}}],
+            },
+            {
+                "role": "grader",
+                "tool_calls": [{"name": "archmax_advance", "args": {"to": "done", "reason": "good"}}],
+            },
+            say("finished"),
+        ],
+    )
+    outcome = await b.send()
+    assert (outcome.kind, outcome.state) == ("completed", "done")
