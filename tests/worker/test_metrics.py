@@ -31,6 +31,7 @@ from worker.metrics import (
 )
 from worker.settings import FleetSettings
 
+
 def scrape(port: int) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
     """Sample name → labels → value."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
