@@ -16,7 +16,7 @@ test: setup ## run the tests; needs no running service
 	@$(PYTHON_BIN)/python -m pytest
 
 crashes: setup ## kill a worker at every durable write and every send
-	@$(PYTHON_BIN)/python -m pytest tests/worker/test_crash_matrix.py tests/worker/test_fan_out.py --timeout=600
+	@$(PYTHON_BIN)/python -m pytest tests/worker/test_crash_matrix.py tests/worker/test_fan_out.py -m "long or not long" --timeout=600
 
 soak: setup ## five minutes of mixed load under dying workers (MINUTES=n)
 	@$(PYTHON_BIN)/python -m tests.worker.soak --minutes $(or $(MINUTES),5)
