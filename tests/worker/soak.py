@@ -247,13 +247,13 @@ class Soak:
         return again
 
     async def _check_litter(self) -> None:
-        """Entries stay two minutes; a minute later the sweep has found what dead workers left."""
+        """What a dead worker left rests three minutes, is listed within one, and goes after two more."""
         store = self.fleet.client.store
 
         async def empty() -> bool:
             return not [item async for item in store.list(INBOX)]
 
-        await until(empty, seconds=330, what="the inbox to be empty")
+        await until(empty, seconds=480, what="the inbox to be empty")
         kinds: Counter[str] = Counter()
         for key in [item.key async for item in store.list("")]:
             parts = key.split("/")
