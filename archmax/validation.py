@@ -10,11 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from core.jsontext import JsonObject
 from engine.cases.checks import check_cases
 from engine.governance.tool_paths import ToolPaths
 from engine.host.content import mounted_content
-from engine.spec.diagnostics import Diagnostic
 from engine.spec.skills import DEFAULT_SOURCES, discover_skills
 from engine.spec.tree import DirectoryTree
 from engine.spec.validate import ValidationResult
@@ -29,29 +27,10 @@ HostTools: TypeAlias = "Iterable[BaseTool | Callable[..., Any]] | Mapping[str, M
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(ValidationResult):
     """`valid` means no error; `root` is the resolved workspace."""
 
-    workflow: str
     root: Path
-    valid: bool
-    diagnostics: tuple[Diagnostic, ...]
-
-    @property
-    def errors(self) -> int:
-        return sum(diagnostic.severity == "error" for diagnostic in self.diagnostics)
-
-    @property
-    def warnings(self) -> int:
-        return len(self.diagnostics) - self.errors
-
-    def to_json(self) -> JsonObject:
-        """The object `validate --json` prints."""
-        return {
-            "workflow": self.workflow,
-            "valid": self.valid,
-            "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
-        }
 
 
 async def validate_workflow(
@@ -85,7 +64,7 @@ async def validate_workflow(
         )
 
     result = await asyncio.to_thread(check)
-    return Validation(workflow, at, result.valid, result.diagnostics)
+    return Validation(workflow, result.valid, result.diagnostics, at)
 
 
 def _tool_paths(tools: HostTools) -> ToolPaths:
