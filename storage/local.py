@@ -171,6 +171,9 @@ class LocalSession:
         Raises: `HeldByFleet`, `SessionDeleted`.
         """
         head = await self.head()
+        # A fleet may have opened a turn since `dead_turn` looked.
+        if head is not None and await self.log.over(head) is None:
+            raise HeldByFleet(self.session, head.turn)
         number = head.turn + 1 if head else 1
         entry = InboxEntry(
             session=self.session,

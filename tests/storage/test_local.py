@@ -18,6 +18,7 @@ from storage.local import (
 )
 from storage.logstore import LogStore
 from storage.memory import MemoryStore
+from storage.records import InboxEntry
 from tests.support.protocol_fleet import HandFleet, steps
 from worker.protocol.accept import Draft, accept, delete_session
 from worker.protocol.cancel import cancel
@@ -102,6 +103,19 @@ async def test_a_turn_in_a_fleets_hands_is_refused() -> None:
         await LocalSession(fleet.files, "s").open("flow", 0)
     await fleet.work()
     assert fleet.runner.ran == [("s", 1, 1)]
+
+
+async def test_a_turn_that_a_fleet_opens_while_a_local_process_looks_is_refused() -> None:
+    """Protocol §9.3: turn t+1 opens only after t has ended, however slow its opener is (seed 100699)."""
+    fleet = HandFleet()
+    async with held(fleet.files, ProcessHolds(), "s") as local:
+        assert await local.dead_turn() is None
+        entry = InboxEntry("s", 1, "input", "message", "flow", {}, 0, w="w")
+        opened = await fleet.fleet.log("s").claim(None, entry, by="fleet")
+        assert opened is not None
+        with pytest.raises(HeldByFleet):
+            await local.open("flow", 0)
+        assert await fleet.fleet.log("s").entry(2) is None, "nothing was written"
 
 
 async def test_a_fleet_refuses_and_leaves_alone_what_a_local_process_holds() -> None:
