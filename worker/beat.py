@@ -11,9 +11,12 @@ import asyncio
 import functools
 import logging
 import signal
+import threading
 import time
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from celery.beat import Scheduler, Service
 from typing_extensions import override
@@ -27,19 +30,29 @@ from worker.settings import FleetSettings
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 #: the longest sleep between two looks, in seconds: a signal ends beat within it
 TICK_SECONDS = 1.0
 
 
 class FleetScheduler(Scheduler):
-    """Has no entries of its own and writes no file. `settings` are the environment's when not given."""
+    """Has no entries of its own and writes no file. `settings` are the environment's when not given.
+
+    The looks run on a loop in a thread of its own: `celery beat` closes its scheduler and raises `SystemExit` from its
+    signal handlers, which run in the main thread wherever it stands, and a loop there could not be entered again.
+    """
 
     def __init__(self, app: Any, *, settings: FleetSettings | None = None, **options: Any) -> None:
         options.pop("schedule_filename", None)
         super().__init__(app, **options)
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="archmax-beat", daemon=True)
+        self._thread.start()
+        self._look: Future[float] | None = None
+        self._closed = False
         self._service = FleetService(settings or FleetSettings())
-        self._runner.run(self._service.open())
+        self._submit(self._service.open()).result()
         self._schedules = Schedules(self._service)
         self._failing = False
         self._beat_at = -BEAT_SECONDS
@@ -54,7 +67,8 @@ class FleetScheduler(Scheduler):
         """Fire what is due; the seconds to sleep. A failure is told once and tried again after a full sleep."""
         self._beat()
         try:
-            wait = self._runner.run(self._schedules.run_due())
+            self._look = self._submit(self._schedules.run_due())
+            wait = self._look.result()
         except ArchmaxError as error:
             if not self._failing:
                 logger.warning("beat waits: %s", error, extra={"action": "beat_waits", "code": error.code})
@@ -75,9 +89,20 @@ class FleetScheduler(Scheduler):
 
     @override
     def close(self) -> None:
+        """Once: Celery closes in its signal handler and again at the end. A look under way is given up: it fires again."""
+        if self._closed:
+            return
+        self._closed = True
         super().close()
-        self._runner.run(self._service.close())
-        self._runner.close()
+        if self._look is not None:
+            self._look.cancel()
+        self._submit(self._service.close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 def run_beat(settings: FleetSettings) -> int:
