@@ -180,6 +180,7 @@ async def test_a_decision_is_about_what_was_read(desk: RunningFleet, clerk: http
     stale = form_fields((await clerk.get("/ui/sessions/stale-1")).text, action)
     assert (await decide(clerk, "stale-1", "refund-request", "Say why.")).status_code == 303
     await shows(clerk, "/ui/sessions/stale-1", "delivered (as reviewed)")
+    await shows(clerk, "/ui/sessions/stale-1", "Waits for a decision")
     answer = await clerk.post(action, data={**stale, "to": "refund-closed", "comment": "kept words"})
     assert answer.status_code == 409 and "read it again" in answer.text and "kept words" in answer.text
     assert 'role="alert"' in answer.text
