@@ -29,6 +29,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from sandbox.evaluation import Fault
+from storage.records import Why
 from worker.celery_queue import SENT_HEADER
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class FleetMetrics:
         disable_created_metrics()  # a second series beside every counter, which nobody asks for
         self.registry = CollectorRegistry(auto_describe=True)
         self._models: set[str] = set()
+        self._expected: set[str] = set()
         by_workflow = ["workflow"]
         r = self.registry
         self.turns = Counter("archmax_turns", "Turns ended, by outcome.", ["workflow", "outcome"], registry=r)
@@ -128,6 +130,26 @@ class FleetMetrics:
         self.sandbox_kills = Counter(
             "archmax_sandbox_kills", "Script processes ended by their evaluation.", ["fault"], registry=r
         )
+        for fault in Fault:
+            self.sandbox_kills.labels(fault.value)
+
+    def expect(self, workflows: Iterable[str]) -> None:
+        """Tell the counters of these workflows from zero on.
+
+        To Prometheus a counter that appears as 1 has not grown, so the first failure of a process would raise no alert.
+        """
+        for workflow in set(workflows) - self._expected:
+            self._expected.add(workflow)
+            for outcome in OUTCOMES:
+                self.turns.labels(workflow, outcome)
+            for code in (*CODES, OTHER):
+                self.failures.labels(workflow, code)
+            for result in ("ok", "error", "blocked"):
+                self.tool_calls.labels(workflow, result)
+            for why in (Why.RELEASED, Why.JOINED):
+                self.resumed.labels(workflow, why.value)
+            self.blocked.labels(workflow)
+            self.recoveries.labels(workflow)
 
     def model(self, name: object) -> str:
         """`name` as a label: bounded in number and length."""
@@ -156,8 +178,8 @@ class FleetMetrics:
                     pass
 
     def _used(self, workflow: str, change: Mapping[str, Any]) -> None:
-        added, event = change.get("add") or {}, change.get("e") or {}
-        model = self.model(event.get("model"))
+        added = change.get("add") or {}
+        model = self.model(change.get("model"))
         self.model_calls.labels(workflow, model).inc()
         for kind, key in (
             ("input", "inputTokens"),

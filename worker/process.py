@@ -113,14 +113,15 @@ class Runtime(FleetClient):
             self._tasks.append(asyncio.create_task(heartbeat.run(), name="archmax-heartbeat"))
 
     @property
-    def queue_names(self) -> list[str]:
-        return queues_of(list_workflows(self.assemblies.wiring.library.tree))
+    def workflows(self) -> list[str]:
+        return list_workflows(self.assemblies.wiring.library.tree)
 
     def _serve_metrics(self) -> None:
         """Raises: `OSError` when no port is free."""
         if not self.settings.metrics_port:
             return
         registry = self.metrics.registry
+        self.metrics.expect(self.workflows)  # before the first scrape
         registry.register(QueueCollector(lambda: self._queues))
         registry.register(ReadingCollector(self._readings()))
         self._exporter = Exporter(registry, self.settings.metrics_host, self.settings.metrics_port)
@@ -137,7 +138,9 @@ class Runtime(FleetClient):
 
     async def _look_at_queues(self) -> None:
         while True:
-            self._queues = await look_at_queues(self.redis, await asyncio.to_thread(lambda: self.queue_names))
+            workflows = await asyncio.to_thread(lambda: self.workflows)
+            self.metrics.expect(workflows)
+            self._queues = await look_at_queues(self.redis, queues_of(workflows))
             await asyncio.sleep(QUEUES_SECONDS)
 
     async def attend(self, session: str, n: int) -> None:
@@ -230,5 +233,4 @@ class WorkerProcess:
     @property
     def queues(self) -> list[str]:
         """The queues this worker takes messages from, by the workspace as it is now."""
-        workflows = list_workflows(self.runtime.assemblies.wiring.library.tree)
-        return queues_taken(self.runtime.settings.workflows, workflows)
+        return queues_taken(self.runtime.settings.workflows, self.runtime.workflows)

@@ -85,6 +85,9 @@ async def test_two_workers_of_one_machine_tell_what_their_turns_did_each_on_a_po
         await worker_fleet.ready(worker)
     ports = [port_of(worker) for worker in workers]
     assert len(set(ports)) == 2
+    told = await asyncio.to_thread(scrape, ports[0])
+    assert value(told, "archmax_turn_failures_total", workflow="marks", code="worker-lost") == 0
+    assert frozenset({("workflow", "marks")}) in told["archmax_recoveries_total"], "from zero on"
     for number in range(3):
         await worker_fleet.send(f"s{number}", "marks")
     for number in range(3):
@@ -109,8 +112,10 @@ async def test_two_workers_of_one_machine_tell_what_their_turns_did_each_on_a_po
 
     assert total("archmax_turn_seconds_count", workflow="marks") == 3
     assert total("archmax_turn_wait_seconds_count", workflow="marks") == 3
-    assert total("archmax_model_calls_total", workflow="marks", model="unknown") == 3 * 4
-    assert total("archmax_model_tokens_total", workflow="marks", model="unknown", kind="output") > 0
+    assert total("archmax_model_calls_total", workflow="marks", model="scripted:model.yaml") == 3 * 4
+    assert (
+        total("archmax_model_tokens_total", workflow="marks", model="scripted:model.yaml", kind="output") > 0
+    )
     assert total("archmax_tool_calls_total", workflow="marks", result="ok") == 3 * 2
     assert total("archmax_blocked_calls_total", workflow="marks") == 3
     assert total("archmax_step_seconds_count", workflow="marks") >= 3 * 7
@@ -162,7 +167,7 @@ async def test_a_broker_that_is_away_gives_no_stale_numbers() -> None:
 def test_names_that_others_choose_do_not_become_labels_without_bound() -> None:
     metrics = FleetMetrics()
     for number in range(3 * MAX_MODELS):
-        change = {"t": "usage", "add": {"inputTokens": 1}, "e": {"model": f"model-{number}"}}
+        change = {"t": "usage", "add": {"inputTokens": 1}, "model": f"model-{number}"}
         metrics.committed("w", {"changes": [change]}, 0.1)
     metrics.ended("w", {"kind": "failed", "exit": {"code": "a-workflows-own-code"}}, 1)
     metrics.ended("w", {"kind": "no such kind"}, 1)
@@ -184,7 +189,7 @@ def test_names_that_others_choose_do_not_become_labels_without_bound() -> None:
 def test_cost_and_tokens_are_added_where_they_are_known() -> None:
     metrics = FleetMetrics()
     added = {"inputTokens": 10, "outputTokens": 2, "cacheReadTokens": 4, "costUsd": 0.25}
-    usage = {"t": "usage", "add": added, "e": {"model": "m"}}
+    usage = {"t": "usage", "add": added, "model": "m"}
     metrics.committed("w", {"changes": [usage, {"t": "usage", "add": {}}]}, 0.1)
     read = metrics.registry.get_sample_value
     assert read("archmax_model_cost_usd_total", {"workflow": "w", "model": "m"}) == 0.25
@@ -193,12 +198,32 @@ def test_cost_and_tokens_are_added_where_they_are_known() -> None:
     assert read("archmax_model_calls_total", {"workflow": "w", "model": "unknown"}) == 1, "no usage reported"
 
 
+def test_the_counters_of_a_workflow_are_told_before_they_count_anything() -> None:
+    """To Prometheus a counter that appears as 1 has not grown: the first lost turn would raise no alert."""
+    metrics = FleetMetrics()
+    metrics.expect(["w"])
+    metrics.expect(["w", "v"])
+    read = metrics.registry.get_sample_value
+    for workflow in ("w", "v"):
+        assert read("archmax_turn_failures_total", {"workflow": workflow, "code": "worker-lost"}) == 0
+        assert read("archmax_turns_total", {"workflow": workflow, "outcome": "failed"}) == 0
+        assert read("archmax_recoveries_total", {"workflow": workflow}) == 0
+        assert read("archmax_blocked_calls_total", {"workflow": workflow}) == 0
+        assert read("archmax_handovers_total", {"workflow": workflow, "why": "released"}) == 0
+    assert all(
+        read("archmax_sandbox_kills_total", {"fault": fault}) == 0 for fault in ("crash", "memory", "timeout")
+    )
+    metrics.ended("w", {"kind": "failed", "exit": {"code": "worker-lost"}}, 1)
+    metrics.expect(["w"])
+    assert read("archmax_turn_failures_total", {"workflow": "w", "code": "worker-lost"}) == 1
+
+
 async def test_an_evaluation_that_ends_its_process_is_counted_by_its_fault() -> None:
     metrics = FleetMetrics()
     async with Sandbox(on_killed=metrics.sandbox_killed) as sandbox:
         repl = await sandbox.repl()
         await repl.evaluate(Evaluation(source="1 + 1"))
-        assert metrics.registry.get_sample_value("archmax_sandbox_kills_total", {"fault": "timeout"}) is None
+        assert metrics.registry.get_sample_value("archmax_sandbox_kills_total", {"fault": "timeout"}) == 0
         await repl.evaluate(Evaluation(source="for (;;) {}", timeout_ms=200))
         await repl.close()
     assert metrics.registry.get_sample_value("archmax_sandbox_kills_total", {"fault": "timeout"}) == 1
@@ -209,7 +234,7 @@ def test_an_exporter_takes_the_next_free_port_and_gives_it_back() -> None:
     first, second = (Exporter(metrics.registry, "127.0.0.1", port) for _ in range(2))
     assert first.port == port
     assert second.port > port
-    assert "archmax_turns_total" not in scrape(second.port), "nothing was counted yet"
+    assert "archmax_turns_total" not in scrape(second.port), "no workflow is known yet"
     first.close()
     second.close()
     again = Exporter(metrics.registry, "127.0.0.1", port)
