@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from archmax.local.redis import EmbeddedRedis
-from tests.support.fleet import REPOSITORY, RunningFleet, run_turn
+from tests.support.fleet import REPOSITORY, TEST_SECRET, RunningFleet, run_turn
 
 ADMIN = "administrator-key-of-the-desk"
 READER = "reader-key-of-the-order-desk"
@@ -129,6 +129,8 @@ def running_desk(folder: Path) -> Generator[RunningFleet]:
         "ARCHMAX_MODEL": "scripted:model.yaml",
         "ARCHMAX_STORE_FSYNC": "0",
         "ARCHMAX_API_KEYS": KEYS,
+        "ARCHMAX_WEBHOOK_SECRET": TEST_SECRET,
+        "ARCHMAX_WEBHOOK_ALLOW_PRIVATE": "1",
         "ARCHMAX_PRICE_INPUT": "1.5",
         "ARCHMAX_PRICE_OUTPUT": "6",
     }
