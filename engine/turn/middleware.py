@@ -13,12 +13,19 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Final, Literal, TypeAlias, cast, get_origin, get_type_hints
 
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.utils import convert_to_messages
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -48,6 +55,11 @@ ModelCall: TypeAlias = Callable[
 _OWN_FIELDS: Final = frozenset({"messages", "jump_to", "structured_response"})
 _HOOKS: Final = ("before_agent", "before_model", "after_model", "after_agent")
 _WRAPS: Final = ("wrap_model_call", "wrap_tool_call")
+#: what a hook may not do here, and what its host is told
+_CANNOT: Final = (
+    (interrupt, "it interrupts a graph, and there is none: let a person decide in a human state instead"),
+    (RemoveMessage, "it removes messages, and the transcript is a log that keeps them"),
+)
 NOT_RUN = "Error: this call did not run, because the turn was stopped before it."
 
 
@@ -73,11 +85,9 @@ class MiddlewareChain:
             if name in names:
                 raise MiddlewareError(name, "it is given twice")
             names.add(name)
-            if isinstance(middleware, HumanInTheLoopMiddleware) or _interrupts(type(middleware)):
-                raise MiddlewareError(
-                    name,
-                    "it interrupts a graph, and there is none: let a person decide in a human state instead",
-                )
+            for thing, problem in _CANNOT:
+                if _names(type(middleware), thing):
+                    raise MiddlewareError(name, problem)
         self.tools: tuple[BaseTool, ...] = tuple(
             tool for middleware in self.given for tool in getattr(middleware, "tools", None) or ()
         )
@@ -109,22 +119,34 @@ def _has(middleware: AgentMiddleware[Any, Any, Any], method: str) -> bool:
     return getattr(type(middleware), method) is not getattr(AgentMiddleware, method)
 
 
-def _interrupts(kind: type) -> bool:
-    """Whether a hook of the class calls LangGraph's `interrupt`, directly or through a wrapped function."""
+def _names(kind: type, thing: object) -> bool:
+    """Whether a hook of the class, or a function of its class or module that a hook calls, names `thing`."""
+    seen: set[CodeType] = set()
+
+    def by_function(found: object) -> bool:
+        found = getattr(found, "__func__", found)  # of a static or class method
+        if not isinstance(found, FunctionType) or found.__code__ in seen:
+            return False
+        seen.add(found.__code__)
+        return by_code(found.__code__, found.__globals__) or any(
+            by_function(cell.cell_contents) for cell in found.__closure__ or () if cell != CellType()
+        )
+
+    def by_code(code: CodeType, module: Mapping[str, Any]) -> bool:
+        for name in code.co_names:
+            held = module.get(name)
+            if held is thing or by_function(inspect.getattr_static(kind, name, None)):
+                return True
+            if getattr(held, "__globals__", None) is module and by_function(held):
+                return True
+        return any(by_code(inner, module) for inner in code.co_consts if isinstance(inner, CodeType))
+
     return any(
-        _calls_interrupt(vars(base).get(method), 3)
+        by_function(vars(base).get(method))
         for base in kind.__mro__
         for hook in (*_HOOKS, *_WRAPS)
         for method in (hook, f"a{hook}")
     )
-
-
-def _calls_interrupt(function: object, depth: int) -> bool:
-    if not isinstance(function, FunctionType) or not depth:
-        return False
-    if any(function.__globals__.get(name) is interrupt for name in function.__code__.co_names):
-        return True
-    return any(_calls_interrupt(cell.cell_contents, depth - 1) for cell in function.__closure__ or ())
 
 
 def _fields_of(schema: type) -> dict[str, StateField]:

@@ -11,12 +11,21 @@ import pytest
 from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    FilesystemFileSearchMiddleware,
     HumanInTheLoopMiddleware,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
     ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
     ModelRetryMiddleware,
     PIIMiddleware,
+    ProviderToolSearchMiddleware,
+    SummarizationMiddleware,
     ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
     ToolRetryMiddleware,
     after_agent,
     before_agent,
@@ -121,6 +130,40 @@ async def test_tool_retry_that_gives_up_tells_the_model(bench: Make) -> None:
     assert b.touched == [-1, -1]
     assert b.results(outcome)[0].startswith("Error: ")
     assert b.one("tool-result")["status"] == "error"
+
+
+async def test_a_tool_error_is_told_in_the_hosts_words(bench: Make) -> None:
+    b = bench(
+        SPEC,
+        [call("touch", n=-1), AIMessage("ok")],
+        middleware=chain(
+            ToolErrorMiddleware(on_error=lambda error, request: f"{request.tool_call['name']} is shut")
+        ),
+    )
+    outcome = await b.send()
+    assert "touch is shut" in b.results(outcome)[0]
+    assert b.one("tool-result")["status"] == "error"
+
+
+async def test_a_refusal_falls_back_to_the_second_model(bench: Make) -> None:
+    second = RawModel(answers=[AIMessage("here you are")])
+    refusal = AIMessage(
+        [{"type": "refusal", "refusal": "No."}], response_metadata={"finish_reason": "refusal"}
+    )
+    b = bench(SPEC, [refusal], middleware=chain(ModelFallbackMiddleware(second), ModelRefusalMiddleware()))
+    assert (await b.send()).reply == "here you are"
+
+
+async def test_cleared_tool_uses_are_cleared_for_the_model_alone(bench: Make) -> None:
+    edit = ClearToolUsesEdit(trigger=1, keep=0, placeholder="[gone]")
+    b = bench(
+        SPEC,
+        [call("touch", n=1), AIMessage("ok")],
+        middleware=chain(ContextEditingMiddleware(edits=[edit])),
+    )
+    outcome = await b.send()
+    assert b.seen[1].text.endswith("[gone]")
+    assert b.results(outcome) == ["touched 1"]
 
 
 async def test_a_tool_that_may_run_at_most_once_is_not_retried(bench: Make) -> None:
@@ -269,8 +312,46 @@ def test_any_hook_that_interrupts_is_refused_by_name() -> None:
     def ask(state: Any, runtime: Any) -> None:
         interrupt("well?")
 
+    class Asks(AgentMiddleware[Any, Any, Any]):
+        async def abefore_agent(self, state: Any, runtime: Any) -> None:
+            self._ask()
+
+        def _ask(self) -> list[Any]:
+            return [well(question) for question in ("a", "b")]
+
     with pytest.raises(MiddlewareError, match="ask"):
         chain(ask)
+    with pytest.raises(MiddlewareError, match=r"Asks.*interrupts a graph"):
+        chain(Asks())
+
+
+def well(question: str) -> Any:
+    return interrupt(question)
+
+
+def test_summarization_is_refused_by_name() -> None:
+    """05 §13: what it would do to the transcript is known before the first turn (decision 0130)."""
+    with pytest.raises(MiddlewareError, match=r"SummarizationMiddleware.*removes messages"):
+        chain(SummarizationMiddleware(model=RawModel(answers=[])))
+
+
+def test_no_other_published_middleware_is_taken_for_one_that_cannot_run() -> None:
+    second = RawModel(answers=[])
+    chain(
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit()]),
+        FilesystemFileSearchMiddleware(root_path="."),
+        LLMToolEmulator(model=second),
+        LLMToolSelectorMiddleware(model=second),
+        ModelCallLimitMiddleware(run_limit=1),
+        ModelFallbackMiddleware(second),
+        ModelRefusalMiddleware(),
+        ModelRetryMiddleware(),
+        PIIMiddleware("email"),
+        ProviderToolSearchMiddleware(),
+        ToolCallLimitMiddleware(run_limit=1),
+        ToolErrorMiddleware(on_error=lambda error, request: str(error)),
+        ToolRetryMiddleware(),
+    )
 
 
 def test_what_is_no_middleware_is_refused() -> None:
@@ -370,9 +451,11 @@ async def test_an_undeclared_field_fails_the_turn(bench: Make) -> None:
 async def test_messages_are_never_removed(bench: Make) -> None:
     """The transcript is a log: what a middleware wants gone is refused by name."""
 
+    gone = RemoveMessage  # one that assembly does not see
+
     @before_model
     def forget(state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [RemoveMessage(id=state["messages"][0].id)]}
+        return {"messages": [gone(id=state["messages"][0].id)]}
 
     outcome = await bench(SPEC, [AIMessage("never")], middleware=chain(forget)).send()
     assert outcome.exit and "'forget'" in outcome.exit["reason"]
