@@ -15,10 +15,15 @@ from typing_extensions import override
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
+from storage.limits import KEEP_MS
 from storage.records import EndedTurn, InboxEntry, LogObject
 
 if TYPE_CHECKING:
     from worker.protocol.open_turn import OpenTurn
+
+
+#: how long a session whose last turn has ended needs no listing: its cleaner still has to remove the entry
+REST_MS = KEEP_MS + 60_000
 
 
 class BrokerUnavailable(ArchmaxError):
@@ -111,34 +116,37 @@ class Lease(Protocol):
 class Leases(Protocol):
     """Redis, all of it hints. Methods raise `BrokerUnavailable` unless they say otherwise."""
 
-    async def take(self, session: str) -> Lease | None:
-        """One script: free → take it and clear `wake`; held → set `wake` (60 s) and return None.
+    async def take(self, session: str, n: int) -> Lease | None:
+        """For the message `turn(session, n)`, which has arrived and needs no deadline any more; another's stays.
 
-        Taking and each renewal set the session's watch deadline one lease time ahead.
+        One script: free → take it and clear `wake`; held → set `wake`, which outlives any turn, and return None. Taking and
+        each renewal set the session's watch deadline one lease time ahead.
         """
         ...
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, settled: int | None = None) -> bool:
         """One script: mine and woken → clear `wake`, True: visit again, still held. Mine → delete, not mine → leave: False.
 
-        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. For `rest_ms` no listing sends
-        the session: its last turn has ended and its entry is kept on purpose. A sender's deadline stays in any case: its
-        message may be on the way. Renewing stops **before** the
-        script is sent, and goes on only after True: a renewal under way would take the freed lease again, and nobody would
-        ever let it go. Never raises.
+        With the lease goes the watch deadline of its renewals, or it is set `watch_ms` ahead. `settled` is the number of a
+        turn that has just ended: for `REST_MS` no listing sends the session unless it has a later entry. A sender's deadline
+        stays in any case: its message may be on the way. Renewing stops **before** the script is sent, and goes on only
+        after True: a renewal under way would take the freed lease again, and nobody would ever let it go. Never raises.
         """
         ...
 
-    async def watch(self, session: str, in_ms: int) -> None:
-        """Have the sweep send the session unless somebody takes its lease, or finds it held, in time."""
+    async def watch(self, session: str, n: int, in_ms: int) -> None:
+        """Have the sweep send the session unless the message `turn(session, n)` arrives in time."""
         ...
 
     async def overdue(self) -> list[str]:
-        """Sessions whose watch deadline has passed, each pushed 30 s ahead by the same script."""
+        """Sessions of which a deadline has passed. `turn(session, 0)` is watched from now on, by the same script."""
         ...
 
-    async def may_send(self, session: str) -> bool:
-        """False while a deadline of the session lies ahead, or it rests; else have the sweep send it in 30 s."""
+    async def may_send(self, session: str, newest: int) -> bool:
+        """Whether a listing that found entries up to `newest` should send `turn(session, 0)`; that is watched then.
+
+        False while a deadline of the session, of that message or of `newest` lies ahead, or it rests after `newest`.
+        """
         ...
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:

@@ -16,36 +16,36 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from worker.ports import BrokerUnavailable
+from worker.ports import REST_MS, BrokerUnavailable
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "archmax:"
 #: sessions by the time their holder must have renewed, or a look must be repeated
 WATCH = f"{PREFIX}watch"
-#: sessions by the time a message sent for them must have arrived
+#: messages (`session.n`) by the time they must have arrived
 SENT = f"{PREFIX}sent"
 BOOT = f"{PREFIX}boot"
-#: a wake-up outlives any holder's next look
-WAKE_SECONDS = 60
+#: a wake-up outlives any turn: its holder looks only when that has ended
+WAKE_SECONDS = 86_400
 CANCEL_SECONDS = 3600
 #: how far ahead an overdue session is pushed when it is sent again
 PUSH_MS = 30_000
 #: after Redis lost everything nobody but earlier holders takes a lease for this long
 BOOT_MS = 1_000
 
-# keys: lease, wake, watch, boot, sent · args: token, ttl ms, session, wake seconds, boot ms
+# keys: lease, wake, watch, boot, sent · args: token, ttl ms, session, wake seconds, boot ms, message
 _TAKE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 redis.call('SET', KEYS[4], ms, 'NX')
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then
-  redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); redis.call('ZREM', KEYS[5], ARGV[3]); return 0
+  redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); redis.call('ZREM', KEYS[5], ARGV[6]); return 0
 end
 if not held and ms - tonumber(redis.call('GET', KEYS[4])) < tonumber(ARGV[5]) then
   redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[5]), ARGV[3]); return 0
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); redis.call('ZREM', KEYS[5], ARGV[3])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); redis.call('ZREM', KEYS[5], ARGV[6])
 redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
 return 1
 """
@@ -58,7 +58,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
 return {1}
 """
-# keys: lease, wake, watch, rest · args: token, session, watch ms or '', rest ms or ''
+# keys: lease, wake, watch, rest · args: token, session, watch ms or '', settled turn or '', rest ms
 # A sender's deadline stays: its message may still be on the way.
 _RELEASE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -68,10 +68,10 @@ if ARGV[3] == '' then redis.call('ZREM', KEYS[3], ARGV[2]) else
   local now = redis.call('TIME')
   redis.call('ZADD', KEYS[3], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[3]), ARGV[2])
 end
-if ARGV[4] ~= '' then redis.call('SET', KEYS[4], '1', 'PX', ARGV[4]) end
+if ARGV[4] ~= '' then redis.call('SET', KEYS[4], ARGV[4], 'PX', ARGV[5]) end
 return 0
 """
-# keys: sent · args: session, in ms
+# keys: sent · args: message, in ms
 _WATCH = """
 local now = redis.call('TIME')
 redis.call('ZADD', KEYS[1], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[2]), ARGV[1])
@@ -80,24 +80,26 @@ redis.call('ZADD', KEYS[1], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber
 _OVERDUE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local found = {}
-for _, set in ipairs(KEYS) do
-  for _, session in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', ms, 'LIMIT', 0, ARGV[2])) do
-    redis.call('ZREM', set, session)
-    found[#found + 1] = session
+for set, key in ipairs(KEYS) do
+  for _, late in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', ms, 'LIMIT', 0, ARGV[2])) do
+    redis.call('ZREM', key, late)
+    found[#found + 1] = set == 1 and late or late:match('^(.*)%.%d+$')
   end
 end
-for _, session in ipairs(found) do redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), session) end
+for _, session in ipairs(found) do redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), session .. '.0') end
 return found
 """
-# keys: watch, sent, rest · args: session, push ms
+# keys: watch, sent, rest · args: session, push ms, newest turn
 _MAY_SEND = """
-if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+local rest = redis.call('GET', KEYS[3])
+if rest and tonumber(rest) >= tonumber(ARGV[3]) then return 0 end
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
-for set = 1, 2 do
-  local at = redis.call('ZSCORE', KEYS[set], ARGV[1])
+local ahead = {redis.call('ZSCORE', KEYS[1], ARGV[1])}
+for _, n in ipairs({'0', ARGV[3]}) do ahead[#ahead + 1] = redis.call('ZSCORE', KEYS[2], ARGV[1] .. '.' .. n) end
+for _, at in ipairs(ahead) do
   if at and tonumber(at) > ms then return 0 end
 end
-redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1])
+redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1] .. '.0')
 return 1
 """
 OVERDUE_LIMIT = 500
@@ -162,14 +164,14 @@ class RedisLeases:
     def held(self) -> int:
         return len(self._held)
 
-    async def take(self, session: str) -> RedisLease | None:
+    async def take(self, session: str, n: int) -> RedisLease | None:
         # Asked of Redis also where this process holds it: only one script after another tells whether the holder's
         # release, perhaps under way, has still seen the wake-up.
         token = secrets.token_hex(16)
         taken = await self._ask(
             self._take(
                 keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT],
-                args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS],
+                args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS, f"{session}.{n}"],
             )
         )
         if not taken:
@@ -178,7 +180,7 @@ class RedisLeases:
         self._held[session] = lease
         return lease
 
-    async def release(self, lease: Any, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
+    async def release(self, lease: Any, *, watch_ms: int | None = None, settled: int | None = None) -> bool:
         held = cast(RedisLease, lease)
         held.releasing = True
         async with self._renewing:
@@ -190,7 +192,8 @@ class RedisLeases:
                     args=[
                         held.token,
                         held.session,
-                        *("" if ms is None else ms for ms in (watch_ms, rest_ms)),
+                        *("" if number is None else number for number in (watch_ms, settled)),
+                        REST_MS,
                     ],
                 )
             )
@@ -203,17 +206,16 @@ class RedisLeases:
             del self._held[held.session]
         return False
 
-    async def watch(self, session: str, in_ms: int) -> None:
-        await self._ask(self._watch(keys=[SENT], args=[session, in_ms]))
+    async def watch(self, session: str, n: int, in_ms: int) -> None:
+        await self._ask(self._watch(keys=[SENT], args=[f"{session}.{n}", in_ms]))
 
     async def overdue(self) -> list[str]:
         found = await self._ask(self._overdue(keys=[WATCH, SENT], args=[PUSH_MS, OVERDUE_LIMIT]))
         return list(dict.fromkeys(found))
 
-    async def may_send(self, session: str) -> bool:
-        return bool(
-            await self._ask(self._may_send(keys=[WATCH, SENT, rest_key(session)], args=[session, PUSH_MS]))
-        )
+    async def may_send(self, session: str, newest: int) -> bool:
+        asked = self._may_send(keys=[WATCH, SENT, rest_key(session)], args=[session, PUSH_MS, newest])
+        return bool(await self._ask(asked))
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:
         await self._ask(self._redis.set(cancel_key(session, n), reason, ex=CANCEL_SECONDS))

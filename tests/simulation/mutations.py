@@ -56,9 +56,9 @@ def _ignore_wake() -> AbstractContextManager[Any]:
     """§3: a holder leaves without looking whether somebody came."""
     release = Redis.release
 
-    def blind(self: Redis, lease: Any, watch_ms: int | None, rest_ms: int | None) -> bool:
+    def blind(self: Redis, lease: Any, watch_ms: int | None, settled: int | None) -> bool:
         self.ignores_wake = True
-        return release(self, lease, watch_ms, rest_ms)
+        return release(self, lease, watch_ms, settled)
 
     return patch.object(Redis, "release", blind)
 

@@ -68,6 +68,8 @@ class Oracle:
         self.keys_answered: dict[str, tuple[str, int]] = {}
         self.takeovers = 0
         self.garbage: set[str] = set()
+        #: when something was last written of each session and its descendants
+        self.moved: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
         server.watch_put = self._put
         server.watch_get = self._get
@@ -139,6 +141,7 @@ class Oracle:
     def _put(self, key: str, old: StoredObject | None, body: bytes) -> None:
         parts = key.split("/")
         self.counts["writes"] += 1
+        self.moved[_root_of(parts[1] if parts[0] == "_inbox" else parts[0])] = self.now
         self.server.scheduler.log(f"put {key} {body[:160]!r}")
         if parts[0] == "_inbox":
             self._put_entry(key, old, body)
@@ -320,6 +323,22 @@ class Oracle:
         if turn.entry == entry.id and turn.end is None:
             self.fail(f"{key}: removed before its turn has ended")
 
+    # While nothing goes wrong any more
+
+    def standing(self) -> set[str]:
+        """Sessions with an accepted turn that has not ended, theirs or a descendant's, in a fleet's hands."""
+        found: set[str] = set()
+        for key in self.server.below("_inbox/"):
+            entry = InboxEntry.read(key, self.server.objects[key].body, "", 0)
+            head = self.heads.get(entry.session)
+            over = head is not None and (
+                head.deleted
+                or (entry.n <= head.turn and self.turns[entry.session, head.life, entry.n].end is not None)
+            )
+            if not over:
+                found.add(_root_of(entry.session))
+        return found
+
     # At rest
 
     def check_rest(self, unfinished: Callable[[str], bool]) -> None:
@@ -376,3 +395,7 @@ class Oracle:
         faults = len(self.server.unclear) + self.counts["crashes"] * 12 + self.counts["freezes"] * 4
         if extra > faults:
             self.fail(f"{extra} objects of garbage after {faults} faults")
+
+
+def _root_of(session: str) -> str:
+    return session.partition("~")[0]

@@ -8,11 +8,11 @@ from typing import Any
 from tests.simulation.faults import Faults
 from tests.simulation.scheduler import Process, Request, Scheduler
 from tests.simulation.store import EPOCH
-from worker.ports import BrokerUnavailable, Lease, Message
+from worker.ports import REST_MS, BrokerUnavailable, Lease, Message
 
 LEASE_MS = 2_000
 RENEW_MS = 500
-_WAKE_MS = 60_000
+_WAKE_MS = 86_400_000
 _WATCH_MS = 30_000
 
 
@@ -49,8 +49,9 @@ class Redis:
         self.leases: dict[str, tuple[int, int]] = {}
         self.wake: dict[str, int] = {}
         self.watch: dict[str, int] = {}
-        self.sent: dict[str, int] = {}
-        self.rest: dict[str, int] = {}
+        self.sent: dict[tuple[str, int], int] = {}
+        #: the turn a session rests after, and until when
+        self.rest: dict[str, tuple[int, int]] = {}
         self.cancels: dict[tuple[str, int], str] = {}
         self.boot_ms = -10_000
         self.tokens = 0
@@ -73,19 +74,19 @@ class Redis:
         self.cancels.clear()
         self.boot_ms = self.scheduler.now
 
-    def take(self, session: str) -> int | None:
+    def take(self, session: str, n: int) -> int | None:
         now = self.scheduler.now
         held = self.leases.get(session)
         rude = self.faults().rude and self.scheduler.random.random() < self.faults().rude
         if not rude and ((held is not None and held[1] > now) or now - self.boot_ms < 1_000):
             self.wake[session] = now + _WAKE_MS
             if held is not None and held[1] > now:
-                self.sent.pop(session, None)
+                self.sent.pop((session, n), None)
             else:
                 self.watch[session] = now + 1_000
             return None
         self.wake.pop(session, None)
-        self.sent.pop(session, None)
+        self.sent.pop((session, n), None)
         self.tokens += 1
         self.leases[session] = (self.tokens, now + LEASE_MS)
         self.watch[session] = now + LEASE_MS
@@ -101,7 +102,7 @@ class Redis:
         lease.hints = {n: why for (session, n), why in self.cancels.items() if session == lease.session}
         return True
 
-    def release(self, lease: SimLease, watch_ms: int | None, rest_ms: int | None) -> bool:
+    def release(self, lease: SimLease, watch_ms: int | None, settled: int | None) -> bool:
         now = self.scheduler.now
         held = self.leases.get(lease.session)
         if held is None or held[0] != lease.token:
@@ -113,24 +114,30 @@ class Redis:
             self.watch[lease.session] = now + watch_ms
         else:
             self.watch.pop(lease.session, None)
-        if rest_ms is not None:
-            self.rest[lease.session] = now + rest_ms
+        if settled is not None:
+            self.rest[lease.session] = settled, now + REST_MS
         return False
 
     def overdue(self) -> list[str]:
         now = self.scheduler.now
-        late = sorted({s for marks in (self.watch, self.sent) for s, at in marks.items() if at <= now})
+        dead = [session for session, at in self.watch.items() if at <= now]
+        lost = [message for message, at in self.sent.items() if at <= now]
+        for session in dead:
+            del self.watch[session]
+        for message in lost:
+            del self.sent[message]
+        late = sorted({*dead, *(session for session, _ in lost)})
         for session in late:
-            if self.watch.get(session, now + 1) <= now:
-                del self.watch[session]
-            self.sent[session] = now + _WATCH_MS
+            self.sent[session, 0] = now + _WATCH_MS
         return late
 
-    def may_send(self, session: str) -> bool:
+    def may_send(self, session: str, newest: int) -> bool:
         now = self.scheduler.now
-        if any(marks.get(session, 0) > now for marks in (self.watch, self.sent, self.rest)):
+        after, until = self.rest.get(session, (0, 0))
+        ahead = [self.watch.get(session, 0), *(self.sent.get((session, n), 0) for n in (0, newest))]
+        if (after >= newest and until > now) or max(ahead) > now:
             return False
-        self.sent[session] = now + _WATCH_MS
+        self.sent[session, 0] = now + _WATCH_MS
         return True
 
 
@@ -171,8 +178,8 @@ class Ports:
 
     # Leases
 
-    async def take(self, session: str) -> Lease | None:
-        token = await self._ask(lambda: self._redis.take(session))
+    async def take(self, session: str, n: int) -> Lease | None:
+        token = await self._ask(lambda: self._redis.take(session, n))
         if token is None:
             return None
         lease = SimLease(session, token)
@@ -197,12 +204,12 @@ class Ports:
                 lease.taken_away = True
         scheduler.at(RENEW_MS, lambda: self._renew(lease, round))
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, settled: int | None = None) -> bool:
         assert isinstance(lease, SimLease)
         # A renewal under way would take the lease again right after it was let go.
         lease.held = False
         try:
-            again = bool(await self._ask(lambda: self._redis.release(lease, watch_ms, rest_ms)))
+            again = bool(await self._ask(lambda: self._redis.release(lease, watch_ms, settled)))
         except BrokerUnavailable:
             return False
         if again:
@@ -211,17 +218,17 @@ class Ports:
             self._renew(lease, lease.round)
         return again
 
-    async def watch(self, session: str, in_ms: int) -> None:
+    async def watch(self, session: str, n: int, in_ms: int) -> None:
         def act() -> None:
-            self._redis.sent[session] = self._redis.scheduler.now + in_ms
+            self._redis.sent[session, n] = self._redis.scheduler.now + in_ms
 
         await self._ask(act)
 
     async def overdue(self) -> list[str]:
         return await self._ask(self._redis.overdue)
 
-    async def may_send(self, session: str) -> bool:
-        return await self._ask(lambda: self._redis.may_send(session))
+    async def may_send(self, session: str, newest: int) -> bool:
+        return await self._ask(lambda: self._redis.may_send(session, newest))
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:
         await self._ask(lambda: self._redis.cancels.__setitem__((session, n), reason))

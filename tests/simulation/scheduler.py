@@ -51,6 +51,10 @@ class Process:
         self.alive = True
         self.frozen_until = 0
 
+    def freeze(self, until: int) -> None:
+        """All of it, and no shorter than it was to be frozen anyway."""
+        self.frozen_until = max(self.frozen_until, until)
+
 
 class Task:
     __slots__ = ("coroutine", "done", "name", "process")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 from storage.keys import check_key
@@ -43,15 +43,19 @@ class Server:
         self.watch_put(key, current, body)
         return etag
 
-    def listing(self, prefix: str, after: str | None) -> list[ListedObject]:
-        found: list[ListedObject] = []
+    def below(self, prefix: str, after: str | None = None) -> Iterator[str]:
         for index in range(bisect_left(self.keys, max(prefix, after or "")), len(self.keys)):
             key = self.keys[index]
             if not key.startswith(prefix):
-                break
+                return
             if after is None or key > after:
-                stored = self.objects[key]
-                found.append(ListedObject(key, len(stored.body), stored.modified_ms))
+                yield key
+
+    def listing(self, prefix: str, after: str | None) -> list[ListedObject]:
+        found: list[ListedObject] = []
+        for key in self.below(prefix, after):
+            stored = self.objects[key]
+            found.append(ListedObject(key, len(stored.body), stored.modified_ms))
         return found
 
     def delete(self, keys: list[str]) -> None:
@@ -126,7 +130,7 @@ class Client:
                 self._server.unclear.add(body)
                 if chance.random() < faults.stunned:
                     awake = self._server.scheduler.now + chance.choice((3_000, 30_000, 200_000))
-                    self._process.frozen_until = awake
+                    self._process.freeze(awake)
             return await Request(act, there, back, self._unavailable(kind, key))
         return await Request(act, there, back)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -30,7 +31,10 @@ T = TypeVar("T")
 
 #: longest hostile phase, and how long everything may take to come to rest afterwards, virtual ms
 _HOSTILE_MS = 40_000
-_REST_MS = 1_800_000
+_REST_MS = 10_800_000
+#: how often it is looked whether anything stands still, and how long that may be: a listing and a sent message's deadline
+_LOOK_MS = 10_000
+_STILL_MS = 100_000
 
 
 async def _in_turn(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -146,7 +150,7 @@ class World:
                     await act()
                 except ArchmaxError:
                     pass
-                await Wait(every_ms if self.hostile else every_ms * 3 + 4_000)
+                await Wait(every_ms)
 
         self.scheduler.spawn(f"{worker.process.name} {name}", worker.process, loop())
 
@@ -171,7 +175,7 @@ class World:
             return
         if chance.random() < faults.freeze and self.workers:
             process = chance.choice(self.workers).process
-            process.frozen_until = self.scheduler.now + chance.choice((800, 3_000, 30_000, 200_000))
+            process.freeze(self.scheduler.now + chance.choice((800, 3_000, 30_000, 200_000)))
             self.oracle.counts["freezes"] += 1
             self.scheduler.log(f"{process.name} freezes until {process.frozen_until}")
         if chance.random() < faults.wipe:
@@ -257,7 +261,7 @@ class World:
             when = at + self.chance.randint(1, 60)
 
             def freeze() -> None:
-                process.frozen_until = self.scheduler.now + self.chance.choice((2_000, 25_000, 200_000))
+                process.freeze(self.scheduler.now + self.chance.choice((2_000, 25_000, 200_000)))
 
             self.scheduler.at(when, freeze)
 
@@ -377,8 +381,10 @@ class World:
                     250_000, self._holding(session, lambda fleet, s=session: self._settle_local(fleet, s))
                 )
             until = scheduler.now + _REST_MS
+            still: Counter[str] = Counter()
             while scheduler.now < until:
-                scheduler.run(scheduler.now + 10_000)
+                scheduler.run(scheduler.now + _LOOK_MS)
+                self._check_moving(still)
                 local_ms = 260_000 if self._local_sessions else 0
                 if scheduler.now > 60_000 + hostile + local_ms and self._at_rest():
                     break
@@ -386,10 +392,25 @@ class World:
         finally:
             scheduler.forget()
 
+    def _check_moving(self, still: Counter[str]) -> None:
+        """Nothing stands still for long while a worker could go on. `still`: for how many ms each session has."""
+        now = self.scheduler.now
+        standing = self.oracle.standing().difference(self._local_sessions) if self._can_work() else set()
+        for session in list(still.keys() | standing):
+            moved = self.oracle.moved[session] > now - _LOOK_MS
+            still[session] = 0 if moved or session not in standing else still[session] + _LOOK_MS
+            if still[session] > _STILL_MS:
+                self.oracle.fail(f"{session} has stood still since {self.oracle.moved[session]}")
+
+    def _can_work(self) -> bool:
+        now = self.scheduler.now
+        awake = all(w.process.frozen_until <= now for w in self.workers)
+        return awake and any(w.busy < w.slots for w in self.workers)
+
     def _at_rest(self) -> bool:
         if any(w.busy or w.fleet.cleaner.waiting for w in self.workers):
             return False
-        return not any(key.startswith("_inbox/") for key in self.server.keys)
+        return next(self.server.below("_inbox/"), None) is None
 
 
 class InboxIdentity:

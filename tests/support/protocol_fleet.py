@@ -10,7 +10,7 @@ from core.jsontext import JsonObject
 from storage.logstore import LogStore
 from storage.memory import MemoryStore
 from storage.records import EndedTurn, InboxEntry, LogObject
-from worker.ports import BrokerUnavailable, Lease, Message
+from worker.ports import REST_MS, BrokerUnavailable, Lease, Message
 from worker.protocol.fleet import Fleet
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.visit import attend
@@ -52,12 +52,13 @@ class HandLeases:
     clock: HandClock
     held: dict[str, HandLease] = field(default_factory=dict)
     woken: set[str] = field(default_factory=set)
-    deadlines: dict[str, int] = field(default_factory=dict)
-    rests: dict[str, int] = field(default_factory=dict)
+    #: by session, and of messages by session and number
+    deadlines: dict[tuple[str, int | None], int] = field(default_factory=dict)
+    rests: dict[str, tuple[int, int]] = field(default_factory=dict)
     hints: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    async def take(self, session: str) -> Lease | None:
-        self.deadlines.pop(session, None)
+    async def take(self, session: str, n: int) -> Lease | None:
+        self.deadlines.pop((session, n), None)
         if session in self.held:
             self.woken.add(session)
             return None
@@ -65,7 +66,7 @@ class HandLeases:
         self.held[session] = HandLease(self, session)
         return self.held[session]
 
-    async def release(self, lease: Lease, *, watch_ms: int | None = None, rest_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, *, watch_ms: int | None = None, settled: int | None = None) -> bool:
         if self.held.get(lease.session) is not lease:
             return False
         if lease.session in self.woken:
@@ -73,24 +74,29 @@ class HandLeases:
             return True
         del self.held[lease.session]
         if watch_ms is not None:
-            self.deadlines[lease.session] = self.clock.ms + watch_ms
-        if rest_ms is not None:
-            self.rests[lease.session] = self.clock.ms + rest_ms
+            self.deadlines[lease.session, None] = self.clock.ms + watch_ms
+        if settled is not None:
+            self.rests[lease.session] = settled, self.clock.ms + REST_MS
         return False
 
-    async def watch(self, session: str, in_ms: int) -> None:
-        self.deadlines[session] = self.clock.ms + in_ms
+    async def watch(self, session: str, n: int, in_ms: int) -> None:
+        self.deadlines[session, n] = self.clock.ms + in_ms
 
     async def overdue(self) -> list[str]:
-        late = [session for session, at in self.deadlines.items() if at <= self.clock.ms]
-        for session in late:
-            self.deadlines[session] = self.clock.ms + 30_000
-        return late
+        late = [place for place, at in self.deadlines.items() if at <= self.clock.ms]
+        for place in late:
+            del self.deadlines[place]
+        sessions = sorted({session for session, _ in late})
+        for session in sessions:
+            self.deadlines[session, 0] = self.clock.ms + 30_000
+        return sessions
 
-    async def may_send(self, session: str) -> bool:
-        if max(self.deadlines.get(session, -1), self.rests.get(session, -1)) > self.clock.ms:
+    async def may_send(self, session: str, newest: int) -> bool:
+        ahead = max(self.deadlines.get((session, n), -1) for n in (None, 0, newest))
+        after, until = self.rests.get(session, (0, -1))
+        if ahead > self.clock.ms or (after >= newest and until > self.clock.ms):
             return False
-        self.deadlines[session] = self.clock.ms + 30_000
+        self.deadlines[session, 0] = self.clock.ms + 30_000
         return True
 
     async def hint_cancel(self, session: str, n: int, reason: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 from redis.asyncio import Redis
 
 from archmax.local.redis import EmbeddedRedis
-from worker.redis_leases import RedisLeases, lease_key
+from worker.ports import REST_MS
+from worker.redis_leases import RedisLeases, lease_key, rest_key, wake_key
 from worker.stopping import stop_tasks
 
 
@@ -40,9 +41,9 @@ async def leases(redis: Redis) -> AsyncGenerator[RedisLeases]:
 async def test_a_renewal_under_way_does_not_take_a_freed_lease_again(
     leases: RedisLeases, redis: Redis
 ) -> None:
-    held = [await leases.take(f"other-{number}") for number in range(20)]
+    held = [await leases.take(f"other-{number}", 1) for number in range(20)]
     for _ in range(100):
-        lease = await leases.take("s")
+        lease = await leases.take("s", 1)
         assert lease is not None
         await asyncio.sleep(0)
         assert await leases.release(lease) is False
@@ -53,9 +54,9 @@ async def test_a_renewal_under_way_does_not_take_a_freed_lease_again(
 async def test_who_finds_a_session_held_has_woken_its_holder(leases: RedisLeases) -> None:
     """Whenever a look is refused while its holder lets go, that holder looks again."""
     for _ in range(100):
-        lease = await leases.take("s")
+        lease = await leases.take("s", 1)
         assert lease is not None
-        released, other = await asyncio.gather(leases.release(lease), leases.take("s"))
+        released, other = await asyncio.gather(leases.release(lease), leases.take("s", 1))
         if other is None:
             assert released is True, "the wake-up was lost"
             assert await leases.release(lease) is False
@@ -68,33 +69,69 @@ async def test_who_finds_a_session_held_has_woken_its_holder(leases: RedisLeases
 
 async def test_a_senders_deadline_outlives_the_holders_release(leases: RedisLeases, redis: Redis) -> None:
     """A message may be on the way while the holder leaves, and be lost: then the sweep sends the session."""
-    lease = await leases.take("s")
+    lease = await leases.take("s", 1)
     assert lease is not None
-    await leases.watch("s", 1)
-    assert await leases.release(lease, rest_ms=60_000) is False
+    await leases.watch("s", 1, 1)
+    assert await leases.release(lease, settled=1) is False
     await asyncio.sleep(0.05)
     assert await leases.overdue() == ["s"]
     assert await leases.overdue() == [], "and then again only after a while"
 
 
 async def test_a_message_that_arrived_needs_no_deadline_any_more(leases: RedisLeases) -> None:
-    await leases.watch("s", 1)
-    lease = await leases.take("s")
+    await leases.watch("s", 1, 1)
+    lease = await leases.take("s", 1)
     assert lease is not None
-    await leases.watch("s", 1)
-    assert await leases.take("s") is None, "held; but its holder is woken"
+    await leases.watch("s", 1, 1)
+    assert await leases.take("s", 1) is None, "held; but its holder is woken"
     assert await leases.release(lease) is True
     assert await leases.release(lease) is False
     await asyncio.sleep(0.05)
     assert await leases.overdue() == []
 
 
-async def test_a_session_that_rests_is_left_alone_by_listings_and_costs_no_look(leases: RedisLeases) -> None:
-    """Its last turn has ended; the entry is kept for two minutes and its cleaner removes it."""
-    lease = await leases.take("s")
+async def test_another_messages_arrival_leaves_the_deadline_of_one_that_was_lost(
+    leases: RedisLeases,
+) -> None:
+    """Two messages are on the way; the second is lost with the worker that fetched it. The first one's turn ends."""
+    await leases.watch("s", 1, 60_000)
+    await leases.watch("s", 2, 1)
+    lease = await leases.take("s", 1)
     assert lease is not None
-    assert await leases.release(lease, rest_ms=200) is False
-    assert await leases.may_send("s") is False
-    await asyncio.sleep(0.3)
+    assert await leases.release(lease, settled=1) is False
+    await asyncio.sleep(0.05)
+    assert await leases.overdue() == ["s"]
+
+
+async def test_a_session_that_rests_is_left_alone_by_listings_and_costs_no_look(
+    leases: RedisLeases, redis: Redis
+) -> None:
+    """Its last turn has ended; the entry is kept for two minutes and its cleaner removes it."""
+    lease = await leases.take("s", 1)
+    assert lease is not None
+    assert await leases.release(lease, settled=1) is False
+    assert await leases.may_send("s", 1) is False
+    assert 0 < await redis.pttl(rest_key("s")) <= REST_MS
+    await asyncio.sleep(0.05)
     assert await leases.overdue() == []
-    assert await leases.may_send("s") is True, "a cleaner that died is found out by the listing"
+    await redis.delete(rest_key("s"))
+    assert await leases.may_send("s", 1) is True, "a cleaner that died is found out by the listing"
+    assert await leases.may_send("s", 1) is False, "once in a while"
+
+
+async def test_a_session_rests_only_until_it_has_a_later_entry(leases: RedisLeases) -> None:
+    """Its sender died, or lost Redis, between the entry and the message: the next listing finds it."""
+    lease = await leases.take("s", 1)
+    assert lease is not None
+    assert await leases.release(lease, settled=1) is False
+    assert await leases.may_send("s", 2) is True
+
+
+async def test_a_wake_up_outlives_the_longest_turn(leases: RedisLeases, redis: Redis) -> None:
+    """The holder looks again when its turn has ended, and that may take hours (design: an hour of active time)."""
+    lease = await leases.take("s", 1)
+    assert lease is not None
+    assert await leases.take("s", 2) is None
+    assert await redis.ttl(wake_key("s")) > 12 * 3600
+    assert await leases.release(lease, settled=1) is True
+    assert await leases.release(lease, settled=2) is False

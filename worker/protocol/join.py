@@ -165,7 +165,7 @@ async def tell(fleet: Fleet, messages: Sequence[Message], *, delay_seconds: floa
         return
     try:
         for message in messages:
-            await fleet.leases.watch(message.session, WATCH_MS)
+            await fleet.leases.watch(message.session, message.n, WATCH_MS)
         await fleet.queue.send(messages, delay_seconds=delay_seconds)
     except BrokerUnavailable:
         pass

@@ -7,6 +7,7 @@ runs each minute, at a worker's start, and when Redis has lost its `boot`: it re
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 
 from storage.layout import INBOX, KEYS, inbox_place
 from storage.limits import KEY_MS
@@ -28,23 +29,23 @@ async def sweep_watch(fleet: Fleet) -> int:
 async def sweep_inbox(fleet: Fleet) -> int:
     """Send each session with an entry, at most once in 30 s. Returns how many. Raises: `BrokerUnavailable`."""
     sent = 0
-    seen = ""
-    for item in await fleet.files.listing(INBOX):
-        place = inbox_place(item.key)
-        if place is None or place[0] == seen:
-            continue
-        seen = place[0]
-        found = await fleet.files.read(item.key)
+    listed = await fleet.files.listing(INBOX)
+    places = [(place, item.key) for item in listed if (place := inbox_place(item.key)) is not None]
+    for _, entries in groupby(places, key=lambda found: found[0][0]):
+        several = list(entries)
+        oldest, newest = several[0][1], several[-1][0][1]
+        found = await fleet.files.read(oldest)
         if found is None:
             continue
         try:
-            entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
+            entry = InboxEntry.read(oldest, found.body, found.etag, found.modified_ms)
         except (DamagedObject, NewerFormat) as problem:
             # One bad object must not stop the others.
             logger.error("inbox entry not readable: %s", problem, extra={"action": "entry_unreadable"})
             continue
-        if await fleet.leases.may_send(entry.session):
-            message = Message(entry.session, entry.n, entry.workflow, child=entry.parent is not None)
+        if await fleet.leases.may_send(entry.session, newest):
+            # Without a number: whatever of the session was lost is made good by one look.
+            message = Message(entry.session, 0, entry.workflow, child=entry.parent is not None)
             await fleet.queue.send([message])
             sent += 1
     return sent

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
-from storage.limits import KEEP_MS
 from storage.local import LOCAL
 from storage.records import EndedTurn, Head, InboxEntry, NewerFormat
 from storage.sessionlog import HeadMoved, OpenLog, TurnFenced
@@ -34,8 +33,6 @@ LOST = "lost"
 RETRY_MS = 5_000
 #: looks without any progress before something must be wrong
 _LOOKS = 40
-#: how long a session whose last turn ended needs no sweep: its cleaner still has to remove the entry
-_SETTLED_MS = KEEP_MS + 60_000
 
 
 #: the outcome where telling the loss of the worker kills the worker as well
@@ -65,7 +62,7 @@ class SessionNeverRests(ArchmaxError):
 
 async def attend(fleet: Fleet, runner: TurnRunner, session: str, n: int) -> None:
     """The body of the task. Raises what the runner or the store raised; the session is looked at again later then."""
-    lease = await fleet.leases.take(session)
+    lease = await fleet.leases.take(session, n)
     if lease is None:
         return
     try:
@@ -127,8 +124,8 @@ class _Attendance:
                     return
                 case _:
                     pass
-            settled = _SETTLED_MS if look is Look.ENDED else None
-            if not await self._fleet.leases.release(self._lease, rest_ms=settled):
+            settled = self._turn if look is Look.ENDED else None
+            if not await self._fleet.leases.release(self._lease, settled=settled):
                 return
             self._thorough = True
 
