@@ -26,15 +26,19 @@ def _mermaid_text(text: str) -> str:
 
 
 def mermaid(graph: Graph) -> str:
-    """A `flowchart`; states by number, because a slug such as `end` is a word of the language."""
+    """A `flowchart`; states by number, because a slug such as `end` is a word of the language.
+
+    Moves of the machine are drawn through, triggers and error routes dashed.
+    """
     ids = {node.id: f"s{number}" for number, node in enumerate(graph.nodes)}
     lines = ["flowchart TD"]
     for node in graph.nodes:
         opening, closing = ("([", "])") if node.terminal else _MERMAID_SHAPES[node.kind]
         lines.append(f'  {ids[node.id]}{opening}"{_mermaid_text(_caption(node))}"{closing}')
     for edge in graph.edges:
-        arrow = "-.->" if edge.kind == "error" else "-->"
-        label = f'|"{_mermaid_text(edge.label)}"|' if edge.label else ""
+        arrow = "-->" if edge.kind == "move" else "-.->"
+        said = ": ".join(filter(None, (edge.label, edge.description)))
+        label = f'|"{_mermaid_text(said)}"|' if said else ""
         lines.append(f"  {ids[edge.source]} {arrow}{label} {ids[edge.target]}")
     return "\n".join(lines) + "\n"
 

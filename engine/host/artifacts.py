@@ -10,91 +10,52 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from core.jsontext import JsonObject, dumps
+from engine.graph import Graph, graph_of, mermaid, plain_graph
 from engine.session.state import SessionState
 from engine.spec.model import RuntimeContract, Spec
 
-START: Final = "__start__"
-_SHAPES: Final = {"agent": ("[", "]"), "human": ("{{", "}}"), "grader": ("{", "}"), "code": ("[[", "]]")}
 TEST_FORMAT: Final = "archmax-test@3"
 
 
 def graph_json(spec: Spec) -> JsonObject:
     """`{nodes, edges, entry?, finals, mermaid}`: no criteria, no script."""
-    nodes: list[JsonObject] = [{"id": START, "type": "start"}]
-    edges: list[JsonObject] = []
-    for state in spec.states.values():
-        node: JsonObject = {"id": state.slug, "type": state.type}
-        if state.title:
-            node["title"] = state.title
-        nodes.append(node)
-        edges += [
-            {"source": START, "target": state.slug, "conditional": True, "label": trigger}
-            for trigger in state.triggers
-        ]
-    for state in spec.states.values():
-        for transition in state.transitions:
-            edge: JsonObject = {"source": state.slug, "target": transition.to, "conditional": False}
-            if transition.description:
-                edge["label"] = transition.description
-            edges.append(edge)
-        if state.on_error is not None:
-            edges.append(
-                {"source": state.slug, "target": state.on_error, "conditional": True, "label": "on_error"}
-            )
-    known = {node["id"] for node in nodes}
-    edges = [edge for edge in edges if edge["target"] in known]
-    body: JsonObject = {
-        "nodes": nodes,
-        "edges": edges,
-        "finals": [state.slug for state in spec.states.values() if state.terminal],
-    }
     entry = spec.entry_state("manual") or next(
         (slug for slug, state in spec.states.items() if state.triggers), None
     )
-    if entry is not None:
-        body["entry"] = entry
-    return {**body, "mermaid": mermaid(body)}
-
-
-def mermaid(graph: JsonObject) -> str:
-    """A flowchart; states by number, because a slug such as `end` is a word of the language."""
-    ids = {node["id"]: f"s{number}" for number, node in enumerate(graph["nodes"])}
-    finals = set(graph["finals"])
-    lines = ["flowchart TD"]
-    for node in graph["nodes"]:
-        kind = node["type"]
-        opening, closing = ("((", "))") if kind == "start" else _SHAPES[kind]
-        if node["id"] in finals:
-            opening, closing = "([", "])"
-        caption = node.get("title") or ("start" if kind == "start" else node["id"])
-        if kind in ("human", "grader", "code"):
-            caption = f"{caption} ({kind})"
-        lines.append(f'  {ids[node["id"]]}{opening}"{_quoted(caption)}"{closing}')
-    for edge in graph["edges"]:
-        arrow = "-.->" if edge["conditional"] else "-->"
-        label = f'|"{_quoted(edge["label"])}"|' if edge.get("label") else ""
-        lines.append(f"  {ids[edge['source']]} {arrow}{label} {ids[edge['target']]}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(caption: str) -> str:
-    return "".join(char if char.isalnum() or char in " -_.,:/()" else f"#{ord(char)};" for char in caption)
+    return _graph_json(graph_of(spec), entry)
 
 
 def plain_graph_json() -> JsonObject:
-    """An agent no workflow governs: a model that calls tools until it is done."""
-    nodes: list[JsonObject] = [
-        {"id": START, "type": "start"},
-        {"id": "model", "type": "agent"},
-        {"id": "tools", "type": "code"},
-    ]
-    edges: list[JsonObject] = [
-        {"source": START, "target": "model", "conditional": False},
-        {"source": "model", "target": "tools", "conditional": True},
-        {"source": "tools", "target": "model", "conditional": False},
-    ]
-    body: JsonObject = {"nodes": nodes, "edges": edges, "finals": ["model"], "entry": "model"}
-    return {**body, "mermaid": mermaid(body)}
+    return _graph_json(plain_graph(), "model")
+
+
+def _graph_json(graph: Graph, entry: str | None) -> JsonObject:
+    """`conditional` is whatever no state of the machine moves by: triggers, error routes."""
+    nodes: list[JsonObject] = []
+    for node in graph.nodes:
+        shown: JsonObject = {"id": node.id, "type": node.kind}
+        if node.kind != "start" and node.label != node.id:
+            shown["title"] = node.label
+        nodes.append(shown)
+    edges: list[JsonObject] = []
+    for edge in graph.edges:
+        drawn: JsonObject = {
+            "source": edge.source,
+            "target": edge.target,
+            "conditional": edge.kind != "move",
+        }
+        label = edge.description if edge.kind == "move" else edge.label
+        if label:
+            drawn["label"] = label
+        edges.append(drawn)
+    body: JsonObject = {
+        "nodes": nodes,
+        "edges": edges,
+        "finals": [node.id for node in graph.nodes if node.terminal],
+    }
+    if entry is not None:
+        body["entry"] = entry
+    return {**body, "mermaid": mermaid(graph)}
 
 
 def runtime_contract(runtime: RuntimeContract) -> JsonObject:
