@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 from core.jsontext import Json, JsonObject
 from core.jsontext import text as json_text
+from core.jsvalues import deep_equal
 from engine.cases.document import (
     Assertion,
     BlockedTool,
@@ -26,7 +27,6 @@ from engine.cases.document import (
     UsedNoTools,
     Variables,
 )
-from engine.cases.jsvalues import deep_equal
 from engine.cases.matching import UNRESOLVED, partial_match, text_matches, value_at
 from engine.cases.regex import RegexEngine, RegexStopped, regex_engine
 from engine.cases.verdict import Record

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from core.jsontext import Json
-from engine.cases.jsvalues import js_text, same_scalar
+from core.jsvalues import js_text, same_scalar
 from engine.cases.regex import RegexEngine, as_regex, regex_engine
 
 _INDEX = re.compile(r"0|-?[1-9][0-9]*")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from core.jsontext import JsonObject
+from core.jsvalues import js_text
 from engine.cases.document import ACTIONS, Step
-from engine.cases.jsvalues import js_text
 
 RecordStatus: TypeAlias = Literal["passed", "failed", "not-executed"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.jsontext import JsonObject, text
+from core.jsvalues import deep_equal
 from core.paths import canonical
 from engine.governance.zones import MountPrefixes
 from engine.session.messages import note_message
@@ -158,7 +159,9 @@ def recover(ctx: TurnContext, workflow: str, state: str, arguments: Mapping[str,
     ]
     if not candidates:
         return
-    chosen = next((held for held in candidates if held["arguments"] == arguments), candidates[0])
+    chosen = next(
+        (held for held in candidates if deep_equal(held["arguments"], dict(arguments))), candidates[0]
+    )
     ctx.rec.add("recovered", id=chosen["id"])
 
 

@@ -102,7 +102,7 @@ async def _check_arguments(ctx: TurnContext, workflow: str, trigger: Trigger, ar
             problems.append(f"'{name}' is no variable name")
         elif name == "title" and (problem := title_problem(value)):
             problems.append(problem)
-    problems = problems or await file_issues(ctx, trigger.requires, arguments)
+    problems += await file_issues(ctx, trigger.requires, arguments)
     if problems:
         raise _refuse("invalid-param", workflow, "; ".join(problems))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.cases.jsvalues import deep_equal, js_text
+from core.jsvalues import deep_equal, js_text
 from engine.cases.matching import UNRESOLVED, partial_match, value_at
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.delegation.opening_message import opening_message
 from engine.errors import ChildSessionError
+from engine.workspace.directory_backend import DirectoryBackend
 from tests.support.engine import Bench, call, do, say, setting
 
 Make = Callable[..., Bench]
@@ -268,6 +270,62 @@ async def test_workflow_wide_denials_of_the_caller_bind_the_child(bench: Make) -
     assert blocked["sessionId"] == "s1~1" and "main" in blocked["reason"]
     assert b.touched == [1]
     assert "stamp" not in next(s for s in b.seen if s.workflow == "fee").tools
+
+
+async def test_denials_add_up_down_the_chain_and_bind_scripts_and_files(bench: Make, tmp_path: Path) -> None:
+    """04 §5.5: of every ancestor, its tools, skills and mounts; in automated states and in `file` checks too."""
+    root = """
+        tools: { allow_always: [archmax_workflow_mid, archmax_workflow_fee], forbid_always: [stamp] }
+        mounts: { allow_always: [ledger] }
+        states:
+          intake: { triggers: { manual: }, on_error: rescue }
+          rescue:
+    """
+    middle = """
+        tools: { allow_always: [archmax_workflow_fee, write_file], forbid_always: [touch] }
+        mounts: { allow_always: [ledger], forbid_always: [ledger] }
+        states:
+          start: { triggers: { manual: { returns: [said] } } }
+    """
+    last = """
+        tools: { allow_always: [stamp, touch, read_file] }
+        mounts: { allow_always: [ledger] }
+        states:
+          start:
+            type: code
+            script: scripts/try.js
+            triggers: { manual: { requires: [{ name: sheet, type: file }], returns: [said] } }
+    """
+    code = """export default async ({ tools }) => {
+      const said = [];
+      for (const attempt of [() => tools.stamp({ name: 'x' }), () => tools.touch({ n: 1 }),
+                             () => tools.read_file({ file_path: 'ledger/prices.txt' })])
+        try { await attempt(); said.push('allowed') } catch (error) { said.push(error.message) }
+      await tools.archmax_set_variables({ variables: { said } });
+    }"""
+    (tmp_path / "prices.txt").write_text("1")
+    given = call("archmax_workflow_fee", sheet="ledger/prices.txt")
+    b = bench(
+        {"main": root, "mid": middle, "fee": last},
+        [
+            main(do(given, call("archmax_workflow_mid"))),
+            {**do(given), "when_workflow": "mid"},
+            {**do(call("write_file", file_path="scratchpad/s.md", content="x")), "when_workflow": "mid"},
+            {**do(call("archmax_workflow_fee", sheet="scratchpad/s.md")), "when_workflow": "mid"},
+            {**say("mid is done"), "when_workflow": "mid", "repeat": True},
+            main(say("done")),
+        ],
+        files={"workflows/fee/scripts/try.js": code},
+        mounts={"/ledger/": {"backend": DirectoryBackend(tmp_path), "governed": True}},
+    )
+    outcome = await b.send()
+    direct = json.loads(b.results(outcome)[0])["returns"]["said"]
+    assert direct == ["not a function", "allowed", "allowed"]
+    refused = b.one("tool-blocked", session="s1~2", tool="archmax_workflow_fee")
+    assert "(invalid-param)" in refused["reason"] and "ledger/prices.txt" in refused["reason"]
+    below = (await b.state("s1~2~1")).values["said"]
+    assert below[:2] == ["not a function", "not a function"]
+    assert "'mid'" in below[2] and "'ledger'" in below[2]
 
 
 async def test_a_childs_events_carry_its_ids_and_its_usage_is_its_own(bench: Make) -> None:

@@ -133,6 +133,16 @@ async def test_a_refused_dispatch_is_a_blocked_call_and_nothing_ran(
     assert (state.dispatch_count, state.failed_delegations) == (0, [])
 
 
+async def test_every_argument_that_does_not_conform_is_named(bench: Make) -> None:
+    """04 §3 check 8: a wrong kind, a file that is none and an illegal name are faults of one kind."""
+    args = {"card_no": 1, "copies": "4", "sheet": "scratchpad/no.md", "Bad": 1}
+    b = bench({"main": MAIN, "fee-check": FEE}, [do(fee(**args)), say("so be it")])
+    await b.send()
+    reason = b.one("tool-blocked")["reason"]
+    assert "(invalid-param)" in reason
+    assert all(part in reason for part in ("'copies'", "scratchpad/no.md", "'Bad'")), reason
+
+
 async def test_a_target_that_became_unloadable_is_unknown_at_dispatch(bench: Make) -> None:
     """04 §3 check 4, §1.1: a refused load is not kept; the mended one runs."""
     b = bench(

@@ -231,6 +231,35 @@ async def test_a_new_turn_abandons_a_parked_child(bench: Make) -> None:
     assert (await b.state("s1~1")).status == "awaiting_decision"
 
 
+async def test_a_grandchilds_decision_is_taken_on_the_root(bench: Make) -> None:
+    """04 §9.2: each level hands the decision to the child it waits on; the answers come up the same way."""
+    middle = """
+        states:
+          start:
+            triggers: { manual: { returns: [answer] } }
+            tools: { allow: [archmax_workflow_ask] }
+    """
+    mid = {"when_workflow": "mid"}
+    b = bench(
+        {"main": MAIN.replace("archmax_workflow_ask", "archmax_workflow_mid"), "mid": middle, "ask": ASK},
+        [
+            main(do(call("archmax_workflow_mid"))), main(say("open")), main(say("all done")),
+            {**do(ask("a")), **mid}, {**say("mid waits"), **mid}, {**do(setting(answer="mine")), **mid}, {**say("mid is done"), **mid},
+            *CHILD,
+        ],
+    )  # fmt: skip
+    parked = await b.send()
+    assert (parked.kind, parked.status) == ("parked", "awaiting_decision")
+    assert parked.pending is not None and parked.pending["title"] == "A question"
+    with pytest.raises(InvalidDecisionTargetError):
+        await b.decide("next")
+    outcome = await b.decide("good", "yes")
+    assert (outcome.kind, outcome.reply) == ("completed", "all done")
+    assert '"answer":"mine"' in b.notes(outcome)[-1][1].replace('": ', '":')
+    assert (await b.state("s1~1~1")).trail[-1]["kind"] == "human"
+    assert {(await b.state(s)).status for s in ("s1", "s1~1", "s1~1~1")} == {"completed"}
+
+
 WAITS = """
     states:
       start:

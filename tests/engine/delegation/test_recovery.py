@@ -156,6 +156,20 @@ async def test_equal_arguments_are_recovered_before_older_failures(bench: Make) 
     assert outcome.state == "rescue" and "down for A" in reason and '"x"' not in reason
 
 
+async def test_a_number_and_a_truth_value_are_not_equal_arguments(bench: Make) -> None:
+    """04 §8.2: structurally equal, as JSON is."""
+    down = [True, True]
+
+    def mock(_tool: str, _args: Any) -> Any:
+        return {"error": "down"} if down and down.pop() else {"message": "ok"}
+
+    script = [do(title([1]), title([True])), do(title([True])), say("stop"), say("tidied")]
+    files = {f"workflows/{slug}/scripts/go.js": GO for slug in ("title", "other")}
+    b = bench({"main": MAIN, "title": TITLE, "other": TITLE}, script, files=files, mock=mock)
+    await b.send()
+    assert b.one("state-error-routed")["reason"].endswith('(called with {"q":[1]})')
+
+
 async def test_a_committed_rejection_with_another_cause_is_the_reason(bench: Make) -> None:
     """04 §8.4, §8.5: and no success recovers it."""
     spec = MAIN.replace("archmax_eval]", "archmax_eval, { tool: touch, args: { n: ['${{nowhere}}'] } }]")
