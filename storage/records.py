@@ -285,7 +285,10 @@ class LogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogObject:
-    """One object of a turn's log. `calls`: `{child, n, workflow, kind, input}` each."""
+    """One object of a turn's log. `calls`: `{child, n, workflow, kind, input}` each.
+
+    `spent_ms`: the turn's active time up to this object, over all fences; each by its own process's clock.
+    """
 
     kind: LogKind
     fence: int
@@ -295,9 +298,12 @@ class LogObject:
     calls: tuple[JsonObject, ...] = ()
     width: int = 0
     answers: tuple[JsonObject, ...] = ()
+    spent_ms: int = 0
 
     def body(self) -> bytes:
         shown: JsonObject = {"w": self.w, "kind": self.kind.value}
+        if self.spent_ms:
+            shown["spent"] = self.spent_ms
         if self.record is not None:
             shown["record"] = self.record
         if self.kind is LogKind.SUSPEND:
@@ -318,6 +324,7 @@ class LogObject:
             calls=tuple(o.get("calls", ())),
             width=o.get("width", 0),
             answers=tuple(o.get("answers", ())),
+            spent_ms=o.get("spent", 0),
         )
 
 

@@ -320,6 +320,7 @@ class OpenLog:
         self._position = 0
         self._open = True
         self._proven_ms = self._files.clock.monotonic_ms()
+        self._began_ms = self._proven_ms - (self.objects[-1].spent_ms if self.objects else 0)
 
     @property
     def session(self) -> str:
@@ -337,6 +338,15 @@ class OpenLog:
     def position(self) -> int:
         """Objects committed under this fence."""
         return self._position
+
+    @property
+    def spent_ms(self) -> int:
+        """The turn's active time: what earlier fences had spent at their last commit, and this one's until now.
+
+        Time in which it waits for children or a worker is not active, and what a worker spent on a step it did not live to
+        commit is not known.
+        """
+        return self._files.clock.monotonic_ms() - self._began_ms
 
     @property
     def records(self) -> list[JsonObject]:
@@ -366,7 +376,14 @@ class OpenLog:
     async def commit(self, record: JsonObject) -> LogObject:
         """Durable when it returns. Raises: `TurnFenced`; `StoreUnavailable` closes the log, too."""
         return await self._append(
-            LogObject(LogKind.STEP, self.fence, self._position + 1, self._files.new_id(), record)
+            LogObject(
+                LogKind.STEP,
+                self.fence,
+                self._position + 1,
+                self._files.new_id(),
+                record,
+                spent_ms=self.spent_ms,
+            )
         )
 
     async def join(self, record: JsonObject | None, answers: Sequence[JsonObject]) -> LogObject:
@@ -379,6 +396,7 @@ class OpenLog:
                 self._files.new_id(),
                 record,
                 answers=tuple(answers),
+                spent_ms=self.spent_ms,
             )
         )
 
@@ -393,6 +411,7 @@ class OpenLog:
                 record,
                 calls=tuple(calls),
                 width=width,
+                spent_ms=self.spent_ms,
             )
         )
         self._open = False

@@ -141,7 +141,7 @@ class FleetTurnLog:
     ) -> None:
         self.session_id, self.turn = turn.session_id, turn.turn
         self._turn, self._events, self._publisher = turn, events, publisher
-        self._deadline = time.monotonic() + deadline_seconds
+        self._deadline_ms = deadline_seconds * 1000
         self._watch, self._dues = watch, dues
         self.state: SessionState | None = None
 
@@ -191,7 +191,7 @@ class FleetTurnLog:
     def stop(self) -> EngineStop | None:
         reason = self._turn.stop()
         if reason is None:
-            return EngineStop.DEADLINE if time.monotonic() > self._deadline else None
+            return EngineStop.DEADLINE if self._turn.spent_ms > self._deadline_ms else None
         match reason:
             case Stop.DRAIN:
                 return EngineStop.DRAIN

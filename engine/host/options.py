@@ -17,7 +17,7 @@ from engine.host.tool_map import as_tools
 from engine.models.usage import Pricing, read_pricing
 from engine.turn.assembly import HostOptions
 from engine.workspace.images import ImageOptions
-from sandbox import Sandbox
+from sandbox import HostSandbox, Sandbox, SandboxRuntime
 
 _TTLS: Final = (None, "5m", "1h")
 
@@ -82,10 +82,15 @@ def host_options(
     )
 
 
-def check_runtime(runtime: object | None) -> None:
-    """Raises: `TypeError` for a `sandbox_runtime` that cannot hold evaluations over suspensions and crashes (decision 0136)."""
-    if runtime is not None and not isinstance(runtime, Sandbox):
-        raise TypeError(f"sandbox_runtime is a sandbox.Sandbox or a subclass, not {type(runtime).__name__}")
+def given_sandbox(runtime: object | None) -> Sandbox | HostSandbox | None:
+    """A host's `sandbox_runtime` as the engine runs scripts in it (03 §19.6). Raises: `TypeError` for what is none."""
+    if runtime is None or isinstance(runtime, Sandbox):
+        return runtime
+    if isinstance(runtime, SandboxRuntime):
+        return HostSandbox(runtime)
+    raise TypeError(
+        f"sandbox_runtime is a SandboxRuntime (session, dispose) or a Sandbox, not {type(runtime).__name__}"
+    )
 
 
 def trigger_id(given: Mapping[str, str] | str | None) -> str | None:

@@ -19,14 +19,14 @@ from engine.workspace.backend import AnyBackend
 from engine.workspace.deepagents_adapter import as_backend
 from engine.workspace.directory_backend import DirectoryBackend
 from engine.workspace.mounts import build_mounts, default_mounts
-from sandbox import Sandbox
+from sandbox import HostSandbox, Sandbox
 
 
 def wire(
     root: Path,
     *,
     models: ModelFactory,
-    sandbox: Sandbox,
+    sandbox: Sandbox | HostSandbox,
     options: HostOptions = HostOptions(),
     mounts: Mapping[str, object] | None = None,
     authoring: AuthoringTree | None = None,
@@ -65,7 +65,7 @@ async def wire_host(
     root: Path,
     *,
     models: ModelFactory,
-    sandbox: Sandbox,
+    sandbox: Sandbox | HostSandbox,
     options: HostOptions,
     mounts: Mapping[str, object] | None = None,
     backend: AnyBackend | None = None,

@@ -60,7 +60,7 @@ from engine.workspace.images import ImageOptions
 from engine.workspace.mounts import MountTable
 from engine.workspace.offload import offload
 from engine.workspace.tools import FILE_TOOLS, ToolResult
-from sandbox import Sandbox
+from sandbox import HostSandbox, Sandbox
 
 if TYPE_CHECKING:
     from engine.turn.middleware import MiddlewareChain
@@ -106,7 +106,7 @@ class Wiring:
     models: ModelFactory
     mount_table: MountTable
     skills: SkillRegistry
-    sandbox: Sandbox
+    sandbox: Sandbox | HostSandbox
     options: HostOptions
 
 

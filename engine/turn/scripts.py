@@ -47,6 +47,8 @@ from sandbox import (
     Evaluation,
     HostAnswer,
     HostCall,
+    HostRepl,
+    HostSandbox,
     Journal,
     Repl,
     Sandbox,
@@ -64,9 +66,9 @@ GOVERNANCE_ERROR = "PtcGovernanceError"
 class SessionScripts:
     """One turn's scripts. `release` frees its REPLs; what they held is rebuilt from the journals if it is needed again."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox | HostSandbox) -> None:
         self._sandbox = sandbox
-        self._repl: Repl | None = None
+        self._repl: Repl | HostRepl | None = None
         self._lock = asyncio.Lock()
 
     async def release(self) -> None:
@@ -124,7 +126,7 @@ class SessionScripts:
             return Result(f"Error: {answer['error']}", ok=False)
         return answer.get("content", ""), {**(given or {}), "variables": ctx.state.values}
 
-    async def _agent_repl(self, ctx: TurnContext, frame: Frame) -> Repl:
+    async def _agent_repl(self, ctx: TurnContext, frame: Frame) -> Repl | HostRepl:
         if self._repl is None:
             self._repl = await self._sandbox.repl(memory_limit_bytes=_memory(ctx))
         if self._repl.fresh:
@@ -208,6 +210,7 @@ def _request(
         max_result_chars=settings.max_result_chars or DEFAULT_MAX_RESULT_CHARS,
         journal=Journal.from_json(frame.journal_json()),
         filename=filename,
+        session_id=ctx.state.session_id,
     )
 
 

@@ -74,6 +74,25 @@ async def test_a_turn_that_kills_every_worker_ends_worker_lost(worker_fleet: Wor
     assert last.process.poll() is None
 
 
+async def test_a_turn_taken_over_gets_no_new_deadline(worker_fleet: WorkerFleet) -> None:
+    """Design "Concurrency model": the active time is the turn's, whoever has it."""
+    script = """
+- { after_tool: slow, tool_calls: [ { name: slow, args: { ref: two, seconds: 8 } } ] }
+- { tool_calls: [ { name: slow, args: { ref: one, seconds: 8 } } ] }
+"""
+    worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": script})
+    first = worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="12")
+    await worker_fleet.ready(first)
+    await worker_fleet.send("s", "marks")
+    await until(lambda: "begin:two" in worker_fleet.marked(), what="the second call to begin")
+    first.kill()
+    worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="12")
+    end = await worker_fleet.settled("s", seconds=90)
+    assert end.fence == 2
+    assert end.outcome["exit"]["code"] == "turn-deadline", end.outcome
+    assert worker_fleet.marked() == ["begin:one", "end:one", "begin:two", "begin:two"]
+
+
 async def test_a_draining_worker_hands_its_turn_on_after_the_step_it_is_in(worker_fleet: WorkerFleet) -> None:
     """Design "Drain": TERM stops the turn at its next commit, interrupts no call, and counts as no death (H26)."""
     worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": MODEL})

@@ -84,6 +84,11 @@ class OpenTurn:
         return self._log.attempts
 
     @property
+    def spent_ms(self) -> int:
+        """The turn's active time so far, over all workers that had it."""
+        return self._log.spent_ms
+
+    @property
     def records(self) -> list[JsonObject]:
         """The engine's records of this turn so far, over all fences."""
         return self._log.records

@@ -298,3 +298,31 @@ async def test_a_child_costs_two_requests_more_than_a_plain_turn() -> None:
     one_more = await cost(children=4, width=9) - await cost(children=3, width=9)
     # put inbox (by the parent), get head, get inbox, put head, put end, put join, list join, and the answer's read
     assert one_more == 8
+
+
+async def test_a_resumed_turn_goes_on_with_the_active_time_it_had_spent() -> None:
+    """Design "Concurrency model": active time; waiting for children is none."""
+    spent: list[int] = []
+
+    async def run(turn: OpenTurn) -> None:
+        if "~" in turn.session_id:
+            fleet.clock.ms += 900_000
+            await turn.end(None, {"kind": "completed"})
+            return
+        spent.append(turn.spent_ms)
+        fleet.clock.ms += 30_000
+        if turn.joined is None:
+            await turn.commit({"step": 1})
+            fleet.clock.ms += 5_000
+            await turn.suspend({"calls": 2}, calls(turn, 2), 1)
+        else:
+            await turn.commit({"step": 2})
+            spent.append(turn.spent_ms)
+            await turn.end(None, {"kind": "completed"})
+
+    fleet = HandFleet(run)
+    await start(fleet)
+    await fleet.work()
+    assert spent == [0, 35_000, 65_000]
+    view = await read_turn(fleet.fleet, "s", 1)
+    assert view.end is not None and view.end.outcome == {"kind": "completed"}

@@ -453,3 +453,29 @@ async def test_an_outage_of_the_store_leaves_the_turn_to_the_next_look(
     await sweep_watch(fleet.fleet)
     await fleet.work()
     assert [r["step"] for r in (await read_turn(fleet.fleet, "s", 1)).records] == [1, 2, 3]
+
+
+async def test_the_active_time_of_a_turn_goes_on_with_whoever_takes_it_over() -> None:
+    """Design "Concurrency model": so much active time a turn; not each of its workers anew."""
+    spent: list[int] = []
+
+    async def dies_twice(turn: OpenTurn) -> None:
+        spent.append(turn.spent_ms)
+        if turn.fence == 3:
+            await turn.end({"last": True}, {"kind": "completed"})
+            return
+        fleet.clock.ms += 40_000
+        await turn.commit({"fence": turn.fence})
+        fleet.clock.ms += 7_000  # in a step that its worker does not live to commit
+        raise RuntimeError("died")
+
+    fleet = HandFleet(dies_twice)
+    await accept(fleet.fleet, message())
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await fleet.work()
+        await fleet.pass_time(600)
+        await sweep_watch(fleet.fleet)
+    await fleet.work()
+    assert spent == [0, 40_000, 80_000]
+    assert (await read_turn(fleet.fleet, "s", 1)).status is TurnStatus.ENDED
