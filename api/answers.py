@@ -11,18 +11,54 @@ from fastapi import Depends, Header, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.problems import MEDIA_TYPE, TITLES, HttpProblem
+from api.problems import MEDIA_TYPE, STATUS, TITLES, HttpProblem
 from core.jsontext import Json, JsonObject, clean, dumps
 from worker.protocol.accept import Accepted
 from worker.reading import TurnView
 
-_PROBLEM: Final = {"schema": {"$ref": "#/components/schemas/Problem"}}
+#: what any route under `/v1` may answer
+_ALWAYS: Final = (
+    "unauthenticated",
+    "forbidden",
+    "rate-limited",
+    "internal",
+    "broker-unavailable",
+    "store-unavailable",
+    "newer-format",
+    "head-moved",
+)
+#: of a path that names a session, and one that names a turn
+OF_SESSION: Final = (
+    "session-unknown",
+    "session-gone",
+    "not-found",
+    "session-id",
+    "invalid-key",
+    "validation",
+)
+OF_TURN: Final = ("turn-unknown", "session-gone", "not-found", "session-id", "invalid-key", "validation")
+NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "the reader has this version (`If-None-Match`)"}
+}
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """`responses=` of a route. Every route may also answer these."""
-    listed = sorted({401, 403, 429, 500, 503, *statuses})
-    return {status: {"description": TITLES[status], "content": {MEDIA_TYPE: _PROBLEM}} for status in listed}
+def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """`responses=` of a route that refuses with these codes, beside those of every route."""
+    by_status: dict[int, list[str]] = {}
+    for code in dict.fromkeys((*_ALWAYS, *codes)):
+        by_status.setdefault(STATUS[code], []).append(code)
+    return {
+        status: {
+            "description": f"{TITLES[status]}: {', '.join(f'`{code}`' for code in listed)}",
+            "content": {MEDIA_TYPE: {"schema": _problem_schema(listed)}},
+        }
+        for status, listed in sorted(by_status.items())
+    }
+
+
+def _problem_schema(codes: list[str]) -> JsonObject:
+    shape = {"$ref": "#/components/schemas/Problem"}
+    return {"allOf": [shape, {"type": "object", "properties": {"code": {"enum": codes}}}]}
 
 
 def json_answer(body: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

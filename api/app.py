@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -16,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import json_answer
-from api.auth import Buckets
+from api.auth import SCOPES, Buckets
 from api.context import Api, api_of
-from api.keys import KeyStore, fixed_keys
+from api.keys import KeyStore, Scope, fixed_keys
 from api.metrics import ApiMetrics, Metered
 from api.middleware import Bodies, LoopbackOnly, RawPaths, SecurityHeaders
 from api.problems import (
@@ -30,7 +31,7 @@ from api.problems import (
 )
 from api.routes import accepting, content, operating, reading, workflows
 from api.settings import ApiSettings
-from api.shapes import Ready
+from api.shapes import Alive, Ready
 from api.ui import actions as ui_actions
 from api.ui import routes as ui_pages
 from core.errors import ArchmaxError
@@ -44,6 +45,9 @@ DESCRIPTION: Final = """\
 Start and follow sessions of governed agent workflows. Ids in paths are percent-encoded: `a/b` is `a%2Fb`. Every error is
 `application/problem+json` with a stable `code`. Every POST takes an `Idempotency-Key`.
 """
+
+
+_V1: Final = (accepting.router, reading.router, content.router, workflows.router, operating.router)
 
 
 def create_api(
@@ -85,7 +89,7 @@ def create_api(
         openapi_url="/openapi.json",
     )
     v1 = APIRouter(prefix="/v1")
-    for router in (accepting.router, reading.router, content.router, workflows.router, operating.router):
+    for router in _V1:
         v1.include_router(router)
     app.include_router(v1)
     app.include_router(_health())
@@ -114,7 +118,7 @@ def create_api(
 def _health() -> APIRouter:
     router = APIRouter(tags=["health"])
 
-    @router.get("/healthz", summary="Is the process alive", responses={200: {"model": dict[str, bool]}})
+    @router.get("/healthz", summary="Is the process alive", responses={200: {"model": Alive}})
     async def healthz() -> Response:
         return json_answer({"alive": True})
 
@@ -161,7 +165,7 @@ def _handle_errors(app: FastAPI) -> None:
 
 
 def _describe(app: FastAPI) -> None:
-    """The generated document, with the one shape of problems in it."""
+    """The generated document, with the one shape of problems and the scope each route asks for in it."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -173,7 +177,22 @@ def _describe(app: FastAPI) -> None:
             schemas["Problem"] = shape
             schemas.pop("HTTPValidationError", None)
             schemas.pop("ValidationError", None)
+            for (path, method), scope in _scopes().items():
+                document["paths"][path][method]["description"] = f"Needs the scope `{scope}`."
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _scopes() -> dict[tuple[str, str], Scope]:
+    """The scope of each route under `/v1`, by path and lower-case method."""
+    return {
+        (f"/v1{route.path_format}", method.lower()): SCOPES[dependency.call]
+        for router in _V1
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+        for dependency in route.dependant.dependencies
+        if dependency.call in SCOPES
+    }

@@ -21,6 +21,9 @@ _BEARER = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Autho
 _HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="apiKey")
 _HELD: Final = 10_000
 
+#: which scope each dependency made by `needs` asks for: for the document
+SCOPES: Final[dict[Callable[..., object], Scope]] = {}
+
 #: who everybody is when keys are off
 ANYONE = Caller("anyone", "local")
 
@@ -85,6 +88,7 @@ def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     ) -> Caller:
         return await _caller(request, scope, bearer, header)
 
+    SCOPES[dependency] = scope
     return dependency
 
 

@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import (
+    OF_SESSION,
+    OF_TURN,
     IdempotencyKeyHeader,
     SessionId,
     TurnId,
@@ -37,14 +39,67 @@ from worker.requests import (
 from worker.service import Caller, FleetService
 
 router = APIRouter(tags=["inputs"])
-_REFUSALS = problems(404, 409, 410, 413, 415, 422)
-_ACCEPTED = {202: {"model": AcceptedTurn, "description": "accepted; the turn will be worked"}, **_REFUSALS}
+_STORED = {202: {"model": AcceptedTurn, "description": "accepted; the turn will be worked"}}
+#: what any input may be refused with, besides what its body or its session is refused with
+_INPUT = (
+    "body-too-large",
+    "unsupported-media-type",
+    "validation",
+    "idempotency-key-reused",
+    "workflow-unknown",
+    "workflow-load",
+    "contract.unsupported",
+    "webhook",
+)
+_MESSAGE = (
+    "empty-message",
+    "unknown-trigger",
+    "unknown-session-trigger",
+    "invalid-variable-name",
+    "invalid-title",
+    "signature",
+    "workflow-disabled",
+    "workflow-mismatch",
+    "session-busy",
+    "session-held-locally",
+    "child-session",
+    "session-not-resumable",
+    "parked-state-removed",
+    "missing-delivery-trigger",
+)
+_START = {**_STORED, **problems(*_INPUT, *_MESSAGE, "session-id", "invalid-key", "session-gone")}
+_SEND = {**_STORED, **problems(*_INPUT, *_MESSAGE, *OF_SESSION)}
+_ANSWER = (
+    *_INPUT,
+    *OF_SESSION,
+    "session-not-parked",
+    "parked-state-removed",
+    "child-session",
+    "session-held-locally",
+)
+_DECIDE = {**_STORED, **problems(*_ANSWER, "invalid-decision-target")}
+_REPLY = {**_STORED, **problems(*_ANSWER, "empty-message")}
+_DELIVER = {
+    **_STORED,
+    **problems(
+        *_INPUT,
+        *OF_SESSION,
+        "session-not-awaiting-input",
+        "missing-delivery-trigger",
+        "invalid-variable-name",
+        "empty-message",
+        "unknown-trigger",
+        "parked-state-removed",
+        "child-session",
+        "session-held-locally",
+    ),
+}
 #: items of one batch accepted side by side
 _BATCH_WIDTH = 8
 MAX_BATCH = 100
 
 
-@router.post("/workflows/{slug}/sessions", status_code=202, responses=_ACCEPTED, summary="Start a session")
+@router.post("/workflows/{slug}/sessions", status_code=202, responses=_START, summary="Start a session")
 async def start(
     request: Request,
     slug: str,
@@ -66,7 +121,7 @@ async def start(
     return accepted_answer(await api_of(request).service.start(slug, body, caller, key=idempotency_key))
 
 
-@router.post("/sessions/{session_id}/turns", status_code=202, responses=_ACCEPTED, summary="Send a message")
+@router.post("/sessions/{session_id}/turns", status_code=202, responses=_SEND, summary="Send a message")
 async def send(
     request: Request,
     session_id: SessionId,
@@ -80,7 +135,7 @@ async def send(
 @router.post(
     "/sessions/{session_id}/decisions",
     status_code=202,
-    responses=_ACCEPTED,
+    responses=_DECIDE,
     summary="Decide a parked session",
 )
 async def decide(
@@ -98,7 +153,7 @@ async def decide(
 @router.post(
     "/sessions/{session_id}/replies",
     status_code=202,
-    responses=_ACCEPTED,
+    responses=_REPLY,
     summary="Write to a session parked for a decision",
 )
 async def reply(
@@ -114,7 +169,7 @@ async def reply(
 @router.post(
     "/sessions/{session_id}/deliveries",
     status_code=202,
-    responses=_ACCEPTED,
+    responses=_DELIVER,
     summary="Deliver what a session waits for",
 )
 async def deliver(
@@ -166,7 +221,10 @@ class BatchRequest(Asked):
 
 @router.post(
     "/batch",
-    responses={200: {"model": BatchAnswer, "description": "one answer an item"}, **problems(413, 415, 422)},
+    responses={
+        200: {"model": BatchAnswer, "description": "one answer an item"},
+        **problems("body-too-large", "unsupported-media-type", "validation"),
+    },
     summary="Enqueue many inputs",
 )
 async def batch(
@@ -223,7 +281,7 @@ async def _one(
     status_code=202,
     responses={
         202: {"model": Turn, "description": "the cancel is stored; the turn says how it ended"},
-        **problems(404, 409, 410, 422),
+        **problems(*OF_TURN, "turn-over"),
     },
     summary="Cancel a turn",
 )
@@ -236,7 +294,7 @@ async def cancel(request: Request, turn_id: TurnId, caller: Enqueues) -> Respons
     status_code=202,
     responses={
         202: {"model": AcceptedTurn, "description": "the deletion is stored as the session's next turn"},
-        **problems(404, 409, 410, 422),
+        **problems(*OF_SESSION, "idempotency-key-reused", "child-session"),
     },
     summary="Delete a session and its children",
 )

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import SessionId, decoded_path, json_answer, problems, tagged
+from api.answers import NOT_MODIFIED, OF_SESSION, SessionId, decoded_path, json_answer, problems, tagged
 from api.auth import Reads
 from api.context import api_of
 from api.files import file_response
@@ -18,11 +18,13 @@ from api.shapes import ArtifactList, FileList
 from worker.artifacts import NAMES
 
 router = APIRouter(tags=["files"])
-_FOUND = {304: {"description": "the reader has this version"}, **problems(404, 410, 422)}
+_RANGES = {206: {"description": "the range asked for", "content": {"*/*": {}}}, **NOT_MODIFIED}
 
 
 @router.get(
-    "/sessions/{session_id}/files", responses={200: {"model": FileList}, **_FOUND}, summary="List files"
+    "/sessions/{session_id}/files",
+    responses={200: {"model": FileList}, **NOT_MODIFIED, **problems(*OF_SESSION)},
+    summary="List files",
 )
 async def files(request: Request, session_id: SessionId, caller: Reads) -> Response:
     listed = await api_of(request).service.files(session_id, caller)
@@ -40,9 +42,8 @@ async def files(request: Request, session_id: SessionId, caller: Reads) -> Respo
     "/sessions/{session_id}/files/{path:path}",
     responses={
         200: {"description": "the file; its type follows its name", "content": {"*/*": {}}},
-        206: {"description": "the range asked for", "content": {"*/*": {}}},
-        **_FOUND,
-        **problems(404, 410, 416, 422),
+        **_RANGES,
+        **problems(*OF_SESSION, "file-unknown", "range-not-satisfiable"),
     },
     summary="Read a file",
 )
@@ -63,7 +64,7 @@ async def file(
 
 @router.get(
     "/sessions/{session_id}/artifacts",
-    responses={200: {"model": ArtifactList}, **problems(404, 410, 422)},
+    responses={200: {"model": ArtifactList}, **problems(*OF_SESSION)},
     summary="List artifacts",
 )
 async def artifacts(request: Request, session_id: SessionId, caller: Reads) -> Response:
@@ -75,9 +76,15 @@ async def artifacts(request: Request, session_id: SessionId, caller: Reads) -> R
     "/sessions/{session_id}/artifacts/{name}",
     responses={
         200: {"description": "the artifact", "content": {"application/json": {}, "text/plain": {}}},
-        206: {"description": "the range asked for", "content": {"*/*": {}}},
-        **_FOUND,
-        **problems(404, 409, 410, 416, 422),
+        **_RANGES,
+        **problems(
+            *OF_SESSION,
+            "file-unknown",
+            "range-not-satisfiable",
+            "workflow-unknown",
+            "workflow-load",
+            "contract.unsupported",
+        ),
     },
     summary="Read an artifact",
 )

@@ -18,7 +18,9 @@ router = APIRouter(tags=["operating"])
 
 
 @router.get(
-    "/fleet", responses={200: {"model": FleetStatus}, **problems()}, summary="Queues and workers right now"
+    "/fleet",
+    responses={200: {"model": FleetStatus}, **problems("index-unavailable")},
+    summary="Queues and workers right now",
 )
 async def fleet(request: Request, caller: Reads) -> Response:
     service = api_of(request).service

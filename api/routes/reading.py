@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import (
+    NOT_MODIFIED,
+    OF_SESSION,
+    OF_TURN,
     SessionId,
     TurnId,
     joined,
@@ -30,25 +33,32 @@ from worker.reading import SessionView, split_turn_id
 from worker.session_index import Filters
 
 router = APIRouter(tags=["reading"])
-_FOUND = problems(404, 410, 422)
-_NOT_MODIFIED = {304: {"description": "the reader has this version (If-None-Match)"}}
+_OF_SESSION = {**NOT_MODIFIED, **problems(*OF_SESSION)}
 Limit = Annotated[int, Query(ge=1, le=500, description="items of one page")]
 Cursor = Annotated[str | None, Query(max_length=2_000, description="where the page before ended")]
 After = Annotated[
     str | None, Query(max_length=60, description="as `Last-Event-ID`, for clients that cannot set it")
 ]
-LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=60)]
-_EVENTS = {
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        max_length=60,
+        description="go on behind this event; browsers send it by themselves",
+    ),
+]
+_STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "server-sent events: `id` is `turn.fence.commit.index`, `data` a JSON event; live deltas carry no id",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    },
-    **_FOUND,
+    }
 }
 
 
 @router.get(
-    "/turns/{turn_id}", responses={200: {"model": Turn}, **_NOT_MODIFIED, **_FOUND}, summary="Read a turn"
+    "/turns/{turn_id}",
+    responses={200: {"model": Turn}, **NOT_MODIFIED, **problems(*OF_TURN, "too-many-streams")},
+    summary="Read a turn",
 )
 async def read_turn(
     request: Request,
@@ -66,7 +76,11 @@ async def read_turn(
     return tagged(request, turn_body(await api.service.turn(turn_id, caller)))
 
 
-@router.get("/turns/{turn_id}/events", responses=_EVENTS, summary="Follow a turn until it settles")
+@router.get(
+    "/turns/{turn_id}/events",
+    responses={**_STREAM, **problems(*OF_TURN, "session-unknown", "cursor", "too-many-streams")},
+    summary="Follow a turn until it settles",
+)
 async def turn_events(
     request: Request, turn_id: TurnId, caller: Reads, after: After = None, last_event_id: LastEventId = None
 ) -> Response:
@@ -77,7 +91,11 @@ async def turn_events(
     return event_stream(request, await service.events(session, start, caller, turn=n))
 
 
-@router.get("/sessions/{session_id}/events", responses=_EVENTS, summary="Follow a session")
+@router.get(
+    "/sessions/{session_id}/events",
+    responses={**_STREAM, **problems(*OF_SESSION, "cursor", "too-many-streams")},
+    summary="Follow a session",
+)
 async def session_events(
     request: Request,
     session_id: SessionId,
@@ -89,20 +107,29 @@ async def session_events(
     return event_stream(request, await api_of(request).service.events(session_id, start, caller))
 
 
-@router.get("/sessions", responses={200: {"model": SessionPage}, **problems(422)}, summary="List sessions")
+@router.get(
+    "/sessions",
+    responses={200: {"model": SessionPage}, **problems("validation", "cursor", "index-unavailable")},
+    summary="List sessions",
+)
 async def sessions(
     request: Request,
     caller: Reads,
     status: Annotated[
         list[str] | None,
-        Query(description="queued, running, awaiting_decision, awaiting_input, completed, failed, rejected"),
+        Query(
+            description="`queued`, `running`, `awaiting_decision`, `awaiting_input`, `completed`, `failed`, `rejected`; any "
+            "of them, given several times or separated by commas"
+        ),
     ] = None,
-    workflow: Annotated[list[str] | None, Query()] = None,
+    workflow: Annotated[list[str] | None, Query(description="slugs; any of them")] = None,
     label: Annotated[list[str] | None, Query(description="`name:value`; all must hold")] = None,
     updated_after: Annotated[
         int | None, Query(alias="updatedAfter", ge=0, le=2**53, description="epoch milliseconds")
     ] = None,
-    updated_before: Annotated[int | None, Query(alias="updatedBefore", ge=0, le=2**53)] = None,
+    updated_before: Annotated[
+        int | None, Query(alias="updatedBefore", ge=0, le=2**53, description="epoch milliseconds")
+    ] = None,
     parent: Annotated[str | None, Query(max_length=400, description="children of this session only")] = None,
     children: Annotated[bool, Query(description="child sessions, too")] = False,
     cursor: Cursor = None,
@@ -112,7 +139,7 @@ async def sessions(
     for word in label or ():
         name, colon, value = word.partition(":")
         if not colon:
-            raise HttpProblem("cursor", "a label filter is name:value")
+            raise HttpProblem("validation", "#/query/label: a label filter is name:value")
         labels[name] = value
     filters = Filters(
         status=frozenset(joined(status)) if status else None,
@@ -129,7 +156,7 @@ async def sessions(
 
 @router.get(
     "/sessions/{session_id}",
-    responses={200: {"model": SessionSummary}, **_NOT_MODIFIED, **_FOUND},
+    responses={200: {"model": SessionSummary}, **_OF_SESSION},
     summary="Read a session",
 )
 async def session(request: Request, session_id: SessionId, caller: Reads) -> Response:
@@ -164,7 +191,7 @@ def session_body(view: SessionView) -> JsonObject:
 
 @router.get(
     "/sessions/{session_id}/history",
-    responses={200: {"model": HistoryPage}, **_NOT_MODIFIED, **_FOUND},
+    responses={200: {"model": HistoryPage}, **NOT_MODIFIED, **problems(*OF_SESSION, "cursor")},
     summary="Read a session's conversation",
 )
 async def history(
@@ -177,7 +204,7 @@ async def history(
 
 @router.get(
     "/sessions/{session_id}/trail",
-    responses={200: {"model": Trail}, **_NOT_MODIFIED, **_FOUND},
+    responses={200: {"model": Trail}, **_OF_SESSION},
     summary="Read how a session moved",
 )
 async def trail(request: Request, session_id: SessionId, caller: Reads) -> Response:
@@ -187,7 +214,7 @@ async def trail(request: Request, session_id: SessionId, caller: Reads) -> Respo
 
 @router.get(
     "/sessions/{session_id}/variables",
-    responses={200: {"model": Variables}, **_NOT_MODIFIED, **_FOUND},
+    responses={200: {"model": Variables}, **_OF_SESSION},
     summary="Read a session's variables",
 )
 async def variables(request: Request, session_id: SessionId, caller: Reads) -> Response:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import problems, tagged
+from api.answers import NOT_MODIFIED, problems, tagged
 from api.auth import Reads
 from api.context import api_of
 from api.shapes import GraphShape, Workflow, WorkflowList
@@ -17,13 +17,15 @@ from engine.spec.signatures import signature_json_schema
 from worker.artifacts import graph_json
 
 router = APIRouter(tags=["workflows"])
-_NOT_MODIFIED = {304: {"description": "the reader has this version (If-None-Match)"}}
-_FOUND = {**_NOT_MODIFIED, **problems(404, 409, 422)}
+_FOUND = {
+    **NOT_MODIFIED,
+    **problems("workflow-unknown", "not-found", "workflow-load", "contract.unsupported", "validation"),
+}
 
 
 @router.get(
     "/workflows",
-    responses={200: {"model": WorkflowList}, **_NOT_MODIFIED, **problems()},
+    responses={200: {"model": WorkflowList}, **NOT_MODIFIED, **problems()},
     summary="List workflows",
 )
 async def workflows(request: Request, caller: Reads) -> Response:

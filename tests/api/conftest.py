@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 import httpx
 import pytest
 
+from tests.support.documented import Document
 from tests.support.fleet import FIXED_KEY, READER_KEY, RunningFleet, running_fleet
 
 
@@ -16,9 +17,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def document(fleet: RunningFleet) -> Document:
+    return Document(httpx.get(f"{fleet.url}/openapi.json", trust_env=False).json())
+
+
 @pytest.fixture
-async def client(fleet: RunningFleet) -> AsyncGenerator[httpx.AsyncClient]:
-    async with fleet.client() as opened:
+async def client(fleet: RunningFleet, document: Document) -> AsyncGenerator[httpx.AsyncClient]:
+    """Every answer it gets is held to the document."""
+    async with fleet.client(event_hooks={"response": [document.check]}) as opened:
         yield opened
 
 

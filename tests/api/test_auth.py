@@ -14,14 +14,16 @@ from api.keys import KeyRefused, KeyStore, Scope, fixed_keys
 from api.settings import ApiSettings
 from storage.memory import MemoryStore
 from storage.open import open_store
+from tests.support.documented import Document
 from tests.support.fleet import FIXED_KEY as FIXED
 from tests.support.fleet import READER_KEY as READER
 from tests.support.fleet import RunningFleet, eventually, run_turn
 
 
 @pytest.fixture
-async def locked(guarded: str) -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=guarded, timeout=30, trust_env=False) as client:
+async def locked(guarded: str, document: Document) -> AsyncGenerator[httpx.AsyncClient]:
+    hooks = {"response": [document.check]}
+    async with httpx.AsyncClient(base_url=guarded, timeout=30, trust_env=False, event_hooks=hooks) as client:
         yield client
 
 

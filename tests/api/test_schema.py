@@ -36,9 +36,11 @@ async def test_every_operation_documents_its_refusals_in_the_one_shape(client: h
         if not path.startswith("/v1"):
             continue
         for status in ("401", "403", "429", "503"):
-            content = operation["responses"][status]["content"]
-            assert content["application/problem+json"]["schema"]["$ref"].endswith("/Problem"), (path, method)
+            schema = operation["responses"][status]["content"]["application/problem+json"]["schema"]
+            shape, codes = schema["allOf"]
+            assert shape["$ref"].endswith("/Problem") and codes["properties"]["code"]["enum"], (path, method)
         assert operation["summary"] and operation["security"], (path, method)
+        assert operation["description"].startswith("Needs the scope `"), (path, method)
 
 
 async def test_every_body_has_an_example_that_is_accepted_by_its_own_schema(
