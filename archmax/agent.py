@@ -18,7 +18,7 @@ from engine.errors import SessionStoreRequiredError, WorkflowLoadError, Workspac
 from engine.host.agent import Agent
 from engine.host.announce import announce
 from engine.host.driver import TurnOptions
-from engine.host.options import check_runtime, host_options, trigger_id
+from engine.host.options import given_sandbox, host_options, trigger_id
 from engine.host.stores import SessionStore, create_filesystem_session_store
 from engine.host.wiring import wire_host
 from engine.models.factory import HostModelFactory, ModelFactory
@@ -29,7 +29,7 @@ from engine.turn.assembly import assemble, assemble_plain, check_options
 from engine.turn.context import RECURSION_LIMIT
 from engine.turn.recorder import EventStream
 from engine.workspace.backend import AnyBackend
-from sandbox import Sandbox
+from sandbox import Sandbox, SandboxRuntime
 from worker.settings import ModelEnvironment
 from worker.zone import local_zone
 
@@ -56,7 +56,7 @@ async def create_agent(
     variables: Mapping[str, Json] | None = None,
     session_path: str | None = None,
     policy_rules: Sequence[Callable[..., Any]] = (),
-    sandbox_runtime: Sandbox | None = None,
+    sandbox_runtime: Sandbox | SandboxRuntime | None = None,
     sub_workflow_bounds: Mapping[str, int] | None = None,
     middleware: Sequence[Any] = (),
     on_event: Callable[[JsonObject], None] | None = None,
@@ -98,18 +98,18 @@ async def create_agent(
         streaming=environment.streaming,
         zone=local_zone(),
     )
-    check_runtime(sandbox_runtime)
+    shared = given_sandbox(sandbox_runtime)
     check_options(options)
     store: SessionStore | None = given.get("session_store")
     if store is None and backend is not None:
         raise SessionStoreRequiredError()
     if needed_for is not None:
         raise WorkspaceRootRequiredError(needed_for)
-    sandbox = sandbox_runtime or Sandbox()
+    own = Sandbox()  # starts nothing until it is used
     wiring = await wire_host(
         root,
         models=ModelFactory(environment.model_settings(), instance=model, host=model_factory, root=root),
-        sandbox=sandbox,
+        sandbox=shared or own,
         options=options,
         mounts=given.get("mounts"),
         backend=backend,
@@ -136,7 +136,7 @@ async def create_agent(
         options=TurnOptions(
             recursion_limit=recursion_limit, config={"metadata": metadata} if metadata else {}
         ),
-        owns=sandbox if sandbox_runtime is None else None,
+        owns=own,
         store=store,
     )
 

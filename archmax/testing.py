@@ -94,6 +94,7 @@ async def run_tests(
     authoring: AuthoringTree | None = None,
     filter: str | None = None,
     on_event: EventSink | None = None,
+    on_selection: Callable[[int], None] | None = None,
     on_case_start: Callable[[str, str], None] | None = None,
     on_case_result: Callable[[CaseResult], None] | None = None,
     model_factory: HostModelFactory | None = None,
@@ -104,7 +105,7 @@ async def run_tests(
     """Discover and run a workflow's cases; prints nothing.
 
     `root` is the workspace (default: the current directory); `authoring` replaces it as the source of specs, cases and
-    fixtures. `live` ignores the model scripts beside the cases; so do `model_factory` and `create_target`.
+    fixtures. `on_selection` is told how many cases will run. `live` ignores the model scripts beside the cases; so do `model_factory` and `create_target`.
     Raises: the workflow's load error, `SuiteRefusedError`, `CaseTargetError`, and what the host's wiring raises.
     """
     at = await asyncio.to_thread(lambda: Path(root or ".").resolve())
@@ -141,6 +142,7 @@ async def run_tests(
             events=events,
             wanted=filter,
             scripts=not live and model_factory is None and create_target is None,
+            on_selection=on_selection,
             on_case_start=on_case_start,
             on_case_result=on_case_result,
             session_id_for_case=session_id_for_case,
@@ -177,10 +179,9 @@ async def create_case_target(
     settings = read_settings(FleetSettings).model_copy(update={"root": at})
     environment = read_settings(ModelEnvironment)
     host = await load_host(settings.host, HostContext(at, workflow, "test"))
-    shared: Sandbox | None = host.get("sandbox_runtime") or sandbox
-    used = shared or Sandbox()
+    own = Sandbox()  # starts nothing until it is used
     given = {**host, "authoring": authoring} if authoring is not None else host
-    wiring = await wire_fleet(settings, environment, given, used)
+    wiring = await wire_fleet(settings, environment, given, sandbox or own)
     models = ModelFactory(
         environment.model_settings(),
         instance=None if model_factory is not None else host.get("model"),
@@ -195,7 +196,7 @@ async def create_case_target(
         events or EventStream(on_event),
         session_path=host.get("session_path"),
         options=TurnOptions(recursion_limit=host.get("recursion_limit", settings.recursion_limit)),
-        owns=used if shared is None else None,
+        owns=own,
     )
 
 

@@ -26,6 +26,14 @@ from sandbox.journal import DEFERRED, CallRecord, Deferred, HostAnswer, Journal
 from sandbox.regex import RegexTester
 from sandbox.repl import Repl
 from sandbox.rewrite import HARNESS_PREFIX, forbidden_imports
+from sandbox.runtime import (
+    HostRepl,
+    HostSandbox,
+    RuntimeOptions,
+    RuntimeSession,
+    SandboxRuntime,
+    ToolRejected,
+)
 from sandbox.service import Sandbox
 
 __all__ = [
@@ -41,16 +49,22 @@ __all__ = [
     "Fault",
     "HostAnswer",
     "HostCall",
+    "HostRepl",
+    "HostSandbox",
     "Journal",
     "MalformedRegexError",
     "RegexTester",
     "RegexTimeoutError",
     "Repl",
     "Result",
+    "RuntimeOptions",
+    "RuntimeSession",
     "Sandbox",
+    "SandboxRuntime",
     "SandboxUnavailableError",
     "ScriptError",
     "Status",
+    "ToolRejected",
     "camel_case",
     "forbidden_imports",
 ]

@@ -24,6 +24,14 @@ def camel_case(name: str) -> str:
     return _WORD_BREAK.sub(lambda match: (match[1] or "").upper(), name)
 
 
+def aliases(tools: Sequence[str]) -> dict[str, str]:
+    """camelCase name → own name; of two tools with one alias the first has it."""
+    found: dict[str, str] = {}
+    for name in tools:
+        found.setdefault(camel_case(name), name)
+    return found
+
+
 @dataclass(frozen=True)
 class HostCall:
     """A `tools.*` call the host is to answer. `seq` counts from 1 within the evaluation and is the same in a replay."""
@@ -69,6 +77,8 @@ class Evaluation:
     journal: Journal | None = None
     #: names the source in stacks
     filename: str = "script.js"
+    #: whose script this is; told to a host's own runtime alone
+    session_id: str = ""
 
 
 class Status(StrEnum):
@@ -103,6 +113,13 @@ class ScriptError:
     def __str__(self) -> str:
         head = f"{self.name}: {self.message}" if self.message else self.name
         return f"{head}\n{self.stack}" if self.stack else head
+
+
+def forbidden_error(specifiers: Sequence[str]) -> ScriptError:
+    """What a script that imports `specifiers` fails with (03 §19.4)."""
+    names = ", ".join(repr(item) for item in specifiers)
+    message = f"import of {names} is not available; only '@archmax-ai/harness/*' types are"
+    return ScriptError(Fault.IMPORT, "ForbiddenSandboxImportError", message)
 
 
 @dataclass(frozen=True, kw_only=True)

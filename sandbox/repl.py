@@ -43,9 +43,9 @@ class Repl:
         async with self._turn:
             if self._closed:
                 raise RuntimeError("the REPL is closed")
-            problem = _unreadable(request.source)
+            problem = unreadable(request.source)
             if problem is not None:
-                return _refusal(request, problem)
+                return refusal(request, problem)
             if self._child is None or not self._child.alive:
                 self._child = await self._obtain(self._memory_limit_bytes)
                 self._names = set()
@@ -71,20 +71,24 @@ class Repl:
             self._child.kill()
 
 
-def _unreadable(source: str) -> str | None:
-    if "\0" in source:
-        return "the source contains a NUL character"
+def unreadable(source: str) -> ScriptError | None:
+    """Why `source` is not evaluated at all."""
     size = len(source.encode("utf-8", "replace"))
-    if size > wire.MAX_SOURCE_BYTES:
-        return f"the source has {size} bytes, at most {wire.MAX_SOURCE_BYTES} are evaluated"
-    return None
+    if "\0" in source:
+        problem = "the source contains a NUL character"
+    elif size > wire.MAX_SOURCE_BYTES:
+        problem = f"the source has {size} bytes, at most {wire.MAX_SOURCE_BYTES} are evaluated"
+    else:
+        return None
+    return ScriptError(Fault.THROWN, "SyntaxError", problem)
 
 
-def _refusal(request: Evaluation, problem: str) -> Result:
-    error = ScriptError(Fault.THROWN, "SyntaxError", problem)
+def refusal(request: Evaluation, error: ScriptError, forbidden: tuple[str, ...] = ()) -> Result:
+    """The result of an evaluation that never began."""
     return Result(
         status=Status.ERROR,
         journal=request.journal or Journal.begin(),
         error=error,
         formatted=formatted((), str(error), request.max_result_chars),
+        forbidden=forbidden,
     )

@@ -21,8 +21,9 @@ from sandbox.evaluation import (
     Result,
     ScriptError,
     Status,
+    aliases,
     arguments_text,
-    camel_case,
+    forbidden_error,
     formatted,
 )
 from sandbox.journal import CallRecord, Deferred, HostAnswer, Journal
@@ -36,7 +37,7 @@ _MAX_SETTLE_BYTES: Final = 2**20
 #: how long cancelled calls are waited for before they are left to end by themselves
 _CANCEL_SECONDS: Final = 0.1
 #: a replay may take this many times the limit: it repeats at most the time counted, on a machine perhaps busier
-_REPLAY_FACTOR: Final = 2
+REPLAY_FACTOR: Final = 2
 #: CPU time beyond the time limit after which the kernel kills the process, should the host be stuck
 _CPU_GRACE_SECONDS: Final = 2.0
 
@@ -49,7 +50,7 @@ class _Failed(Exception):
         self.error = error
 
 
-class _ActiveTime:
+class ActiveTime:
     """Milliseconds an evaluation has used of its limit: neither replay nor commits count (ruling 7)."""
 
     def __init__(self, spent_ms: int) -> None:
@@ -82,7 +83,7 @@ class Run:
         self._header = replace(journal, calls=())
         self._journalled = {record.seq: record for record in journal.calls}
         self._records: dict[int, CallRecord] = {}
-        self._active = _ActiveTime(journal.spent_ms)
+        self._active = ActiveTime(journal.spent_ms)
         self._replay_limit_at: float | None = None
         self._logs: list[str] = []
         self._silent_lines = journal.shown_lines
@@ -128,16 +129,11 @@ class Run:
             key=lambda record: record.order or 0,
         )
         if self._journalled or self._active.spent_ms or self._silent_lines:
-            self._replay_limit_at = time.monotonic() + _REPLAY_FACTOR * request.timeout_ms / 1000
+            self._replay_limit_at = time.monotonic() + REPLAY_FACTOR * request.timeout_ms / 1000
         else:
             self._active.run()
-        aliases: dict[str, str] = {}
-        for name in request.tools:
-            aliases.setdefault(camel_case(name), name)
-        offered = [
-            [name, alias if aliases.get(alias := camel_case(name)) == name else None]
-            for name in request.tools
-        ]
+        named = {name: alias for alias, name in aliases(request.tools).items()}
+        offered = [[name, named.get(name)] for name in request.tools]
         header = {
             "source": well_formed(request.source),
             "module": request.kind == "module",
@@ -148,7 +144,7 @@ class Run:
             "now": self._header.started_ms,
             "filename": request.filename,
             "memory": self._memory_limit_bytes,
-            "cpuSeconds": (1 + _REPLAY_FACTOR) * request.timeout_ms / 1000 + _CPU_GRACE_SECONDS,
+            "cpuSeconds": (1 + REPLAY_FACTOR) * request.timeout_ms / 1000 + _CPU_GRACE_SECONDS,
         }
         await self._child.send(Kind.EVALUATE, dumps(header))
         await self._until_idle()
@@ -372,7 +368,7 @@ class Run:
         limit = self._request.timeout_ms
         message = f"the script took longer than {limit} ms (settings.timeoutMs)"
         if self._replay_limit_at is not None:
-            message = f"the script's replay took longer than {_REPLAY_FACTOR * limit} ms"
+            message = f"the script's replay took longer than {REPLAY_FACTOR * limit} ms"
         return _Failed(ScriptError(Fault.TIMEOUT, "TimeoutError", message))
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -389,11 +385,7 @@ class Run:
 
     def _finished(self, report: Report) -> Result:
         if report.forbidden:
-            names = ", ".join(repr(item) for item in report.forbidden)
-            message = f"import of {names} is not available; only '@archmax-ai/harness/*' types are"
-            return self._result(
-                ScriptError(Fault.IMPORT, "ForbiddenSandboxImportError", message), forbidden=report.forbidden
-            )
+            return self._result(forbidden_error(report.forbidden), forbidden=report.forbidden)
         if not report.ok:
             name, message = report.name, report.message
             if report.exhausted and message in (

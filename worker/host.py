@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from engine.delegation.calls import Bounds
 from engine.errors import HostError
-from engine.host.options import check_runtime, host_options
+from engine.host.options import given_sandbox, host_options
 from engine.host.stores import SessionStore
 from engine.host.wiring import wire_host
 from engine.models.factory import ModelFactory
@@ -116,7 +116,7 @@ async def wire_fleet(
     A host's `mounts` replace the default table. Raises: `HostError` for what a fleet cannot take, the assembly errors.
     """
     workspace = _workspace(settings, host)
-    check_runtime(host.get("sandbox_runtime"))
+    shared = given_sandbox(host.get("sandbox_runtime"))
     options = host_options(
         **{key: host[key] for key in _OPTIONS if host.get(key) is not None},
         bounds=Bounds(settings.max_delegation_depth, settings.max_concurrent_children),
@@ -136,7 +136,7 @@ async def wire_fleet(
     return await wire_host(
         settings.root,
         models=models,
-        sandbox=host.get("sandbox_runtime") or sandbox,
+        sandbox=shared or sandbox,
         options=options,
         mounts=workspace.get("mounts") if mounts is None else mounts,
         backend=host.get("backend"),

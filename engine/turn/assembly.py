@@ -155,7 +155,7 @@ class Assembly:
         self.host_tools: dict[str, BaseTool] = {tool.name: tool for tool in options.tools}
         self.tools: dict[str, Tool] = {
             **builtin_tools(options.images),
-            **{tool.name: host_tool(tool) for tool in options.tools},
+            **{tool.name: host_tool(tool, options.call_timeout_ms) for tool in options.tools},
         }
         self.delegations: tuple[str, ...] = bound_delegations(spec)
         #: every name a call may resolve to, in the order tools are listed

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelCallLimitMiddleware
 from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
 
 import archmax
 from archmax import create_agent, create_backend_session_store, create_memory_session_store
@@ -19,6 +20,7 @@ from engine.models.script import ModelScript
 from engine.models.scripted import ScriptedChatModel
 from engine.workspace.memory_backend import MemoryBackend
 from tests.support.engine import RawModel
+from tests.support.second_runtime import SecondRuntime
 from tests.support.workspaces import SyncBackend
 
 SPEC = """
@@ -118,7 +120,7 @@ async def test_an_unknown_parameter_is_a_type_error(tmp_path: Path, name: str) -
         ("prompt_cache", {"on": True}, "prompt_cache has no 'on'"),
         ("sub_workflow_bounds", {"depth": 1}, "sub_workflow_bounds has no 'depth'"),
         ("trigger", {"name": "manual"}, "trigger has no 'name'"),
-        ("sandbox_runtime", object(), "sandbox_runtime is a sandbox.Sandbox"),
+        ("sandbox_runtime", object(), "sandbox_runtime is a SandboxRuntime"),
     ],
 )
 async def test_an_unknown_key_of_an_option_is_a_type_error(
@@ -552,3 +554,77 @@ async def test_assembly_warns_of_what_the_host_leaves_open_and_of_nothing_it_see
         said = [event["message"] for event in events if event["type"] == "warning"]
         assert any("refers to 'folder'" in message for message in said) is expected
         assert any("'publish'" in message and "'file_path'" in message for message in said)
+
+
+# -- a host's own JavaScript -----------------------------------------------------------------------------------------
+
+SCRIPTED = """
+states:
+  work:
+    triggers: {manual: {}}
+    tools: {allow: [look, archmax_workflow_fee]}
+    transitions: [{to: check, description: Counted.}]
+  check:
+    type: code
+    script: scripts/check.js
+    tools: {allow: [look, archmax_workflow_fee]}
+    transitions: [{to: done}]
+  done: {}
+"""
+CHECK = """
+import { defineCodeState } from "@archmax-ai/harness/code-state";
+export default defineCodeState(async ({ state, variables, tools }) => {
+  console.log(`checking ${variables.fee}`);
+  const fee = JSON.parse(await tools.archmaxWorkflowFee({ n: 2 }));
+  await tools.archmax_advance({ to: "done", reason: `${state} ${fee.returns.fee} ${await tools.look({ where: "there" })}` });
+});
+"""
+
+
+async def test_a_hosts_own_runtime_serves_agent_scripts_and_code_states(tmp_path: Path) -> None:
+    """03 §19.6: any object that fulfils the interface; scripts wait for sub-workflows in it as in ours."""
+    write(tmp_path, "workflows/desk/workflow.yaml", SCRIPTED)
+    write(tmp_path, "workflows/desk/scripts/check.js", CHECK)
+    write(
+        tmp_path,
+        "workflows/fee/workflow.yaml",
+        "states: {start: {triggers: {manual: {requires: [n], returns: [fee]}}}}",
+    )
+    runtime = SecondRuntime()
+    seen: list[str] = []
+    script = "const seen = await tools.look({ where: 'here' });\n[seen, (await tools.archmaxWorkflowFee({ n: 1 })).length > 0]"
+    answers = [
+        call("archmax_eval", code=script),
+        call("archmax_set_variables", variables={"fee": 10}),
+        AIMessage("ten"),
+        call("archmax_set_variables", variables={"fee": 10}),
+        call("archmax_advance", to="check", reason="counted"),
+        call("archmax_set_variables", variables={"fee": 20}),
+        AIMessage("twenty"),
+        AIMessage("done"),
+    ]
+
+    @tool("look")
+    def looked(where: str) -> str:
+        """Looks somewhere and keeps where."""
+        seen.append(where)
+        return look(where)
+
+    events: list[Any] = []
+    agent = await agent_of(
+        tmp_path, *answers, workflow="desk", sandbox_runtime=runtime, tools=[looked], on_event=events.append
+    )
+    async with agent:
+        outcome = await agent.send("s1", message="go")
+    assert (outcome.kind, outcome.state) == ("completed", "done"), outcome
+    results = [m["text"] for m in outcome.transcript if m["role"] == "tool" and m["tool"] == "archmax_eval"]
+    assert results == ['["seen here",true]']
+    assert outcome.audit_trail[-1]["reason"] == "check 20 seen there"
+    assert seen == ["here", "there"]
+    assert [event["line"] for event in events if event["type"] == "code-output"] == ["checking 10"]
+    assert {(asked.session_id, asked.context) for asked in runtime.asked} == {
+        ("s1", "ptc"),
+        ("s1", "code-state"),
+    }
+    assert runtime.disposed and not runtime.namespaces
+    assert isinstance(runtime, archmax.SandboxRuntime)
