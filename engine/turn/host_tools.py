@@ -1,13 +1,15 @@
 """Built-in file and sandbox tools, and a host's LangChain tools, in the loop's one shape.
 
 A host tool marks itself `at_most_once` in its `metadata`. What it answers becomes text; a mapping or list becomes JSON.
+One that takes too long is cut off, and so is one whose turn is: what it does about its cancellation is its own affair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -19,6 +21,11 @@ from engine.session.messages import text_of
 from engine.turn.tools import Tool, ToolCallContext, ToolRun, object_schema
 from engine.workspace.images import ImageOptions
 from engine.workspace.tools import FILE_TOOLS, FileTool, ToolContext, ToolResult
+
+T = TypeVar("T")
+
+#: how long a tool that was cut off is waited for, so that it can put its things away
+GRACE_SECONDS = 2.0
 
 _EVAL_DESCRIPTION = (
     "Run JavaScript in a sandbox: top-level await, `tools.<name>(args)` as async functions in camelCase, console.log. "
@@ -67,24 +74,23 @@ def _file_tool(tool: FileTool[Any], images: ImageOptions | None) -> Tool:
     return Tool(tool.name, tool.description, schema["parameters"], run, outside=lambda _args: False)
 
 
-def host_tool(tool: BaseTool) -> Tool:
+def host_tool(tool: BaseTool, timeout_ms: int) -> Tool:
     schema = convert_to_openai_tool(tool)["function"]
     return Tool(
         name=tool.name,
         description=schema.get("description", ""),
         schema=schema.get("parameters") or object_schema({}),
-        run=_host_run(tool),
+        run=_host_run(tool, timeout_ms),
         at_most_once=bool((tool.metadata or {}).get("at_most_once")),
     )
 
 
-def _host_run(tool: BaseTool) -> ToolRun:
+def _host_run(tool: BaseTool, timeout_ms: int) -> ToolRun:
     async def run(args: JsonObject, context: ToolCallContext) -> ToolResult:
         token = current_call.set(context)
         try:
-            answer = await tool.ainvoke(
-                {"type": "tool_call", "id": context.call_id, "name": tool.name, "args": args}, context.config
-            )
+            call = {"type": "tool_call", "id": context.call_id, "name": tool.name, "args": args}
+            answer = await _bounded(tool.ainvoke(call, context.config), timeout_ms)
         finally:
             current_call.reset(token)
         if isinstance(answer, ToolMessage):
@@ -94,6 +100,30 @@ def _host_run(tool: BaseTool) -> ToolRun:
         return ToolResult(result_text(answer))
 
     return run
+
+
+async def _bounded(work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
+    """Cancel `work` after `timeout_ms`, or with its caller, and leave it to itself when it does not stop soon.
+
+    Raises: `TimeoutError`.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=timeout_ms / 1000)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_forget)
+            await asyncio.wait({task}, timeout=GRACE_SECONDS)
+    if task.done() and not task.cancelled():
+        return task.result()
+    raise TimeoutError(f"it took longer than {timeout_ms / 1000:g} s")
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Nobody asks any more what became of it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def result_text(value: Any) -> str:

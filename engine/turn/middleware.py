@@ -483,7 +483,7 @@ class Hooks:
             self._attempted.add(context.idempotency_key)
         given = self.ctx.assembly.host_tools.get(call.name)
         if asked.tool is not None and asked.tool is not given:
-            tool = host_tool(asked.tool)
+            tool = host_tool(asked.tool, self.ctx.assembly.wiring.options.call_timeout_ms)
         return await self.ctx.assembly.run_tool(tool, dict(written["args"]), context)
 
 

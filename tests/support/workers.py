@@ -59,6 +59,17 @@ async def slow(ref: str, seconds: float) -> str:
     return f"did {ref} slowly"
 
 @tool
+async def stubborn(seconds: float) -> str:
+    """Does not let itself be stopped."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            pass
+    return "done"
+
+@tool
 async def suicide(ref: str) -> str:
     """Kills its own process."""
     mark(f"suicide:{ref}")
@@ -66,7 +77,7 @@ async def suicide(ref: str) -> str:
     return "never"
 
 def wire(context):
-    return {"tools": [quick, slow, suicide]}
+    return {"tools": [quick, slow, stubborn, suicide]}
 '''
 
 

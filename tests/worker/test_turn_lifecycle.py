@@ -74,6 +74,7 @@ MODEL = """
 - { when_workflow: marks, repeat: true, text: answered }
 - { when_workflow: unserved, repeat: true, text: answered }
 - { when_workflow: bounded, tool_calls: [ { name: slow, args: { ref: bounded, seconds: 60 } } ] }
+- { when_workflow: stubborn, tool_calls: [ { name: stubborn, args: { seconds: 120 } } ] }
 - { when_workflow: reviewed, when_state: work, after_tool: quick, tool_calls: [ { name: archmax_advance, args: { to: review, reason: r } } ] }
 - { when_workflow: reviewed, when_state: work, tool_calls: [ { name: quick, args: { ref: reviewed } } ] }
 - { when_workflow: reviewed, when_state: done, text: approved }
@@ -101,6 +102,7 @@ async def fleet(
             "marks": MARKS,
             "unserved": MARKS,
             "bounded": MARKS,
+            "stubborn": MARKS.replace("slow", "stubborn"),
             "kept": CALLS.replace("workflow_waits", "workflow_marks"),
             "reviewed": REVIEWED,
             "waits": WAITS,
@@ -109,7 +111,9 @@ async def fleet(
         made.write({f"workflows/{slug}/workflow.yaml": text for slug, text in workflows.items()})
         made.write({"model.yaml": MODEL})
         # Two, because a timer or a join must come once whoever sweeps.
-        for worker in [made.start_worker(ARCHMAX_WORKFLOWS="!unserved,!bounded,!kept") for _ in range(2)]:
+        for worker in [
+            made.start_worker(ARCHMAX_WORKFLOWS="!unserved,!bounded,!kept,!stubborn") for _ in range(2)
+        ]:
             await made.ready(worker)
         yield made
 
@@ -218,6 +222,17 @@ async def test_a_turn_past_its_deadline_ends_turn_deadline(fleet: WorkerFleet) -
     worker.kill()
     assert end.outcome["kind"] == "failed"
     assert end.outcome["exit"]["code"] == "turn-deadline"
+
+
+async def test_a_tool_that_swallows_its_cancellation_does_not_hold_up_the_turn(fleet: WorkerFleet) -> None:
+    """Part 5.5: the deadline stops work whatever a tool swallows."""
+    session = new_session()
+    worker = fleet.start_worker(ARCHMAX_WORKFLOWS="stubborn", ARCHMAX_TURN_DEADLINE_SECONDS="2")
+    await fleet.ready(worker)
+    await fleet.send(session, "stubborn")
+    end = await fleet.settled(session, seconds=60)
+    assert end.outcome["exit"]["code"] == "turn-deadline", end.outcome
+    worker.kill()
 
 
 async def test_a_turn_that_waited_too_long_is_not_begun(fleet: WorkerFleet) -> None:

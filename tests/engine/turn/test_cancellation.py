@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from langchain_core.tools import StructuredTool
 
+from engine.turn import host_tools
 from engine.turn.ports import Stop
 from tests.support.engine import Bench, advance_to, call, do, say, setting
 from tests.support.worlds import World
@@ -75,6 +76,54 @@ async def test_a_call_that_was_cut_off_gets_no_answer_of_its_own(bench: Make) ->
     assert "interrupted" in b.results(outcome, "slow")[0]
     announced = {e["callId"] for e in b.of("tool-called")}
     assert announced == {e["callId"] for e in b.of("tool-result")}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_tool_that_swallows_its_cancellation_holds_up_nothing(
+    bench: Make, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """03 §16: whatever a tool swallows; what it answers afterwards is nobody's."""
+    monkeypatch.setattr(host_tools, "GRACE_SECONDS", 0.01)
+    let_go = asyncio.Event()
+    went_on = asyncio.Event()
+
+    async def stubborn() -> str:
+        """Does not let itself be stopped."""
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        went_on.set()
+        return "late"
+
+    spec = SPEC.replace("touch, stamp", "touch, stubborn")
+    tools = [StructuredTool.from_function(coroutine=stubborn, name="stubborn")]
+    calls = [call("stubborn")] if alone else [call("touch", n=1), call("stubborn")]
+    b = bench(spec, [do(*calls), say("fresh")], tools=tools)
+    await cancelled(b, lambda: bool(b.of("tool-called", tool="stubborn")))
+    assert (await b.state()).status == "failed"
+    let_go.set()
+    await went_on.wait()
+    outcome = await b.send("again")
+    assert outcome.reply == "fresh"
+    assert "interrupted" in b.results(outcome, "stubborn")[0]
+
+
+async def test_a_host_tool_that_takes_too_long_is_cut_off_and_the_model_told(bench: Make) -> None:
+    """Design "Concurrency model": by default 120 s a tool call."""
+
+    async def slow() -> str:
+        """Never ends."""
+        await asyncio.Event().wait()
+        return "late"
+
+    spec = SPEC.replace("touch, stamp", "touch, slow")
+    tools = [StructuredTool.from_function(coroutine=slow, name="slow")]
+    b = bench(spec, [do(call("slow")), say("too slow")], tools=tools, call_timeout_ms=50)
+    outcome = await b.send()
+    assert (outcome.kind, outcome.reply) == ("completed", "too slow")
+    assert b.results(outcome, "slow") == ["Error: it took longer than 0.05 s"]
 
 
 @pytest.mark.parametrize("decided", ["advance", "raise"])
