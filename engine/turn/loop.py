@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NoReturn, Self
 
 from core.jsontext import JsonObject
 from engine.delegation.answers import answer_of, present_head, settle_child, settle_resumed
@@ -108,7 +108,8 @@ async def advance(
     try:
         if answers is not None:
             await _join(ctx, answers)
-        return await _drive(ctx, body)
+        async with _Watch(ctx) as watch:
+            return await _drive(ctx, body, watch)
     except _Cut as cut:
         return await _stopped(ctx, cut.stop)
     except (TurnFenced, TurnReleased):
@@ -126,7 +127,7 @@ async def cancel(ctx: TurnContext) -> None:
         await _stopped(ctx, Stop.CANCELLED)
 
 
-async def _drive(ctx: TurnContext, body: JsonObject) -> Settled | Suspended:
+async def _drive(ctx: TurnContext, body: JsonObject, watch: _Watch) -> Settled | Suspended:
     s, rec, spec, turn = ctx.state, ctx.rec, ctx.assembly.spec, ctx.log.turn
     while True:
         if s.turn == turn and not s.settled and s.position not in spec.states:
@@ -150,22 +151,23 @@ async def _drive(ctx: TurnContext, body: JsonObject) -> Settled | Suspended:
                 continue
             rec.add("step")
         try:
-            await _interruptible(ctx, _perform(ctx, step, body))
+            await watch.step(_perform(ctx, step, body))
         except (TurnFenced, TurnReleased, _Cut):
             raise
         except ModelCallError as error:
-            _fail(ctx, str(error))
+            _fail(ctx, str(error), error)
         except Exception as error:
             if getattr(error, "code", None) in ("store-unavailable", "etag-after-loss"):
                 raise
-            _fail(ctx, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            _fail(ctx, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, error)
         if ctx.deferred:
             return await _suspend(ctx)
         if step in COUNTED and next_step(spec, s, turn) not in (Step.SETTLE, Step.SUSPEND):
             await rec.flush()
 
 
-def _fail(ctx: TurnContext, reason: str) -> None:
+def _fail(ctx: TurnContext, reason: str, error: Exception) -> None:
+    ctx.error = error
     ctx.deferred.clear()
     ctx.tell_partial()
     if ctx.state.turn < ctx.log.turn:  # the opening itself failed: the turn must still be this one's
@@ -220,24 +222,63 @@ async def _after_tools(ctx: TurnContext) -> None:
         route_failure(ctx.rec, ctx.assembly.spec, spent_time(state))
 
 
-async def _interruptible(ctx: TurnContext, step: Coroutine[Any, Any, None]) -> None:
-    """Run a step; cut it off when the turn is cancelled, out of time, or no longer ours."""
-    work = asyncio.ensure_future(step)
-    watch = asyncio.ensure_future(ctx.log.interrupted())
-    try:
-        await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
-            return
-        stop = watch.result()
-    finally:
-        watch.cancel()
-        if not work.done():
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-    if stop is Stop.LOST:
-        raise TurnFenced(ctx.log.session_id, ctx.log.turn, 0)
-    raise _Cut(stop)
+class _Watch:
+    """Cuts off the step in flight when the turn is cancelled, out of time, or no longer ours.
+
+    One watcher for all steps, and each runs in the turn's own task, as `asyncio.timeout` would have it: a task per step
+    costs more than most steps.
+    """
+
+    def __init__(self, ctx: TurnContext) -> None:
+        self._ctx = ctx
+        self._cut = self._in_step = False
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._stop = asyncio.ensure_future(self._ctx.log.interrupted())
+        self._stop.add_done_callback(self._stopped)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._stop.remove_done_callback(self._stopped)
+        self._stop.cancel()
+
+    def _stopped(self, _: asyncio.Future[Stop]) -> None:
+        if self._in_step:
+            self._cut = True
+            self._task.cancel()
+
+    async def step(self, step: Coroutine[Any, Any, None]) -> None:
+        if self._stop.done():
+            step.close()
+            self._raise_stop()
+        others = self._task.cancelling()
+        self._in_step = True
+        try:
+            await step
+        except asyncio.CancelledError:
+            if not self._cut or self._task.uncancel() > others:
+                raise
+            self._raise_stop()
+        except BaseException:
+            if self._cut:
+                self._task.uncancel()
+                self._raise_stop()
+            raise
+        else:
+            if self._cut:  # it swallowed the cancellation, or was done before it arrived
+                self._task.uncancel()
+                self._raise_stop()
+        finally:
+            self._in_step = False
+
+    def _raise_stop(self) -> NoReturn:
+        stop = self._stop.result()
+        if stop is Stop.LOST:
+            raise TurnFenced(self._ctx.log.session_id, self._ctx.log.turn, 0)
+        raise _Cut(stop)
 
 
 async def _stopped(ctx: TurnContext, stop: Stop) -> Settled:
