@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth import Reads
 from worker.celery_app import queues_of
-from worker.metrics import Exporter, QueueCollector, Queues, look_at_queues
+from worker.metrics import Exporter, QueueCollector, Queues, StoreCollector, StoreWatch, look_at_queues
 from worker.service import INTERNAL, FleetService
 from worker.stopping import stop_tasks
 
@@ -35,6 +35,9 @@ REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 #: the route of a request that matched none: its path is the client's text
 UNMATCHED = "(none)"
+#: appended to the route of a request that asked to wait, or every quick look would seem to take half a minute
+WAITS = "?wait"
+WAITING_ROUTE = "/v1/turns/{turn_id}"
 _PARAMETER = re.compile(r"\{([^}:]+)(?::[^}]*)?\}")
 
 
@@ -59,26 +62,31 @@ class ApiMetrics:
         )
         self._queues = Queues()
         self._exporter: Exporter | None = None
-        self._look: asyncio.Task[None] | None = None
+        self._store = StoreWatch()
+        self._looks: list[asyncio.Task[None]] = []
 
     @contextlib.asynccontextmanager
     async def serving(self, service: FleetService) -> AsyncGenerator[None]:
         """While the API serves. Raises: `OSError` when `ARCHMAX_METRICS_PORT` and those above it are taken."""
         settings = service.settings
         self.registry.register(QueueCollector(lambda: self._queues))
+        self.registry.register(StoreCollector(self._store))
         if settings.metrics_port:
             self._exporter = Exporter(self.registry, settings.metrics_host, settings.metrics_port)
-            self._look = asyncio.create_task(self._keep_looking(service), name="archmax-queues")
+            self._looks = [
+                asyncio.create_task(self._keep_looking(service), name="archmax-queues"),
+                asyncio.create_task(self._store.run(service.client.store), name="archmax-store"),
+            ]
         try:
             yield
         finally:
-            if self._look is not None:
-                await stop_tasks([self._look])
+            await stop_tasks(self._looks)
             if self._exporter is not None:
                 await asyncio.to_thread(self._exporter.close)
 
     async def text(self, service: FleetService, workflows: list[str]) -> bytes:
-        """The exposition, with the queues of `workflows` as they are now."""
+        """The exposition, with the store and the queues of `workflows` as they are now."""
+        await self._store.look(service.client.store)
         self._queues = await look_at_queues(service.client.redis, queues_of(workflows))
         return generate_latest(self.registry)
 
@@ -116,7 +124,10 @@ class Metered:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._metrics.seconds.labels(route_of(scope)).observe(time.monotonic() - began)
+                route = route_of(scope)
+                if route == WAITING_ROUTE and b"wait=" in scope.get("query_string", b""):
+                    route += WAITS
+                self._metrics.seconds.labels(route).observe(time.monotonic() - began)
             await send(message)
 
         try:

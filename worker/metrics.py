@@ -7,10 +7,12 @@ sets, and model names up to a bound; nothing a model, a script or a client write
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +30,9 @@ from prometheus_client.registry import Collector
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from core.errors import ArchmaxError
 from sandbox.evaluation import Fault
+from storage.objects import ObjectStore
 from storage.records import Why
 from worker.celery_queue import SENT_HEADER
 
@@ -38,6 +42,9 @@ logger = logging.getLogger(__name__)
 STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 TURN_BUCKETS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 3600)
 WIDTH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+#: how often the store is asked, and how long an answer counts: a request is tried again for some seconds
+STORE_SECONDS = 10.0
+STORE_STALE_SECONDS = 30.0
 #: models told apart; a provider that answers under ever new names fills no memory
 MAX_MODELS = 40
 OTHER = "other"
@@ -47,6 +54,9 @@ PORTS_TRIED = 64
 OUTCOMES = frozenset({"completed", "parked", "failed", "rejected", "refused", "cancelled"})
 #: exit codes of the runtime that an operator acts on; a workflow's own codes are `other`
 CODES = frozenset({"worker-lost", "turn-deadline", "turn-cancelled", "turn-error", "recursion-limit"})
+
+#: faults that end a script's process; the others leave it as it was
+KILLING = tuple(fault for fault in Fault if fault not in (Fault.THROWN, Fault.IMPORT))
 
 
 class FleetMetrics:
@@ -130,7 +140,7 @@ class FleetMetrics:
         self.sandbox_kills = Counter(
             "archmax_sandbox_kills", "Script processes ended by their evaluation.", ["fault"], registry=r
         )
-        for fault in Fault:
+        for fault in KILLING:
             self.sandbox_kills.labels(fault.value)
 
     def expect(self, workflows: Iterable[str]) -> None:
@@ -262,6 +272,41 @@ class QueueCollector(Collector):
             age.add_metric([name], queues.age_seconds[name])
         yield depth
         yield age
+
+
+class StoreWatch:
+    """Whether the store answers. A task of its own asks, so that a store that hangs delays nothing else."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answered_at: float | None = None
+
+    async def run(self, store: ObjectStore) -> None:
+        """Until cancelled."""
+        while True:
+            await self.look(store)
+            await asyncio.sleep(STORE_SECONDS)
+
+    async def look(self, store: ObjectStore) -> None:
+        """Never raises."""
+        try:
+            await store.get("_ready")
+        except (ArchmaxError, OSError):
+            self._answered_at = None
+        else:
+            self._answered_at = self._clock()
+
+    def up(self) -> bool:
+        return self._answered_at is not None and self._clock() - self._answered_at < STORE_STALE_SECONDS
+
+
+class StoreCollector(Collector):
+    def __init__(self, watch: StoreWatch) -> None:
+        self._watch = watch
+
+    def collect(self) -> Iterator[Metric]:
+        up = float(self._watch.up())
+        yield GaugeMetricFamily("archmax_store_up", "1 while the store answers.", value=up)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from worker.metrics import (
     Queues,
     Reading,
     ReadingCollector,
+    StoreCollector,
+    StoreWatch,
     look_at_queues,
 )
 from worker.ports import BrokerUnavailable
@@ -37,6 +39,7 @@ from worker.redis_leases import PREFIX
 from worker.runner import Assemblies, EngineRunner
 from worker.service import FleetService
 from worker.settings import FleetSettings, ModelEnvironment
+from worker.shown_tasks import ShownTasks
 from worker.stopping import stop_tasks
 
 logger = logging.getLogger(__name__)
@@ -62,8 +65,9 @@ class Runtime(FleetClient):
         self.environment = environment
         self._tasks: list[asyncio.Task[None]] = []
         self._exporter: Exporter | None = None
-        self._queues = Queues()
+        self._queues, self._store_watch = Queues(), StoreWatch()
         self.pulse = ConsumerPulse()
+        self.shown = ShownTasks()
 
     async def start(self) -> None:
         """Raises: `HostError`, assembly and configuration errors, by name, before any turn is taken."""
@@ -85,6 +89,7 @@ class Runtime(FleetClient):
             retention_days=settings.retention_days,
             metrics=self.metrics,
             tracing=self.tracing,
+            shown=self.shown,
         )
         self._serve_metrics()
         self.service = FleetService(settings, self)
@@ -103,7 +108,11 @@ class Runtime(FleetClient):
         ):
             self._tasks.append(asyncio.create_task(work, name=f"archmax-{name}"))
         if self._exporter is not None:
-            self._tasks.append(asyncio.create_task(self._look_at_queues(), name="archmax-queues"))
+            for name, look in (
+                ("queues", self._look_at_queues()),
+                ("store", self._store_watch.run(self.store)),
+            ):
+                self._tasks.append(asyncio.create_task(look, name=f"archmax-{name}"))
 
     def show_alive(self) -> None:
         """Begin the heartbeat. On the loop, before the broker is connected: one that is away restarts nothing."""
@@ -123,6 +132,7 @@ class Runtime(FleetClient):
         registry = self.metrics.registry
         self.metrics.expect(self.workflows)  # before the first scrape
         registry.register(QueueCollector(lambda: self._queues))
+        registry.register(StoreCollector(self._store_watch))
         registry.register(ReadingCollector(self._readings()))
         self._exporter = Exporter(registry, self.settings.metrics_host, self.settings.metrics_port)
 

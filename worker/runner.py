@@ -37,6 +37,7 @@ from worker.protocol.dues import RETENTION, TIMER, webhook_dues
 from worker.protocol.open_turn import OpenTurn
 from worker.redis_clock import RedisClock
 from worker.redrive import keep_input
+from worker.shown_tasks import ShownTasks
 from worker.tracing import Tracing
 
 #: folded sessions kept, by messages held: a bound on memory, not on sessions
@@ -226,6 +227,7 @@ class EngineRunner:
         retention_days: float | None = None,
         metrics: FleetMetrics | None = None,
         tracing: Tracing | None = None,
+        shown: ShownTasks | None = None,
     ) -> None:
         self._assemblies, self._store, self._publisher = assemblies, store, publisher
         self._deadline_seconds = turn_deadline_seconds
@@ -233,6 +235,7 @@ class EngineRunner:
         self._dues = Dues(clock, retention_days)
         self._metrics = metrics if metrics is not None else FleetMetrics()
         self._tracing = tracing
+        self._shown = shown
         self._states = StateCache()
         self._specs_kept: set[str] = set()
         self.running = 0
@@ -240,6 +243,8 @@ class EngineRunner:
     async def run(self, turn: OpenTurn) -> None:
         self.running += 1
         watch = TurnWatch(turn, self._metrics, self._tracing)
+        if self._shown is not None:
+            self._shown.opened(turn.session_id, turn.turn, turn.workflow, turn.attempts)
         try:
             with log_fields(
                 session=turn.session_id, turn=turn.turn, workflow=turn.workflow, attempt=turn.attempts

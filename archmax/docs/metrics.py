@@ -11,7 +11,16 @@ from pathlib import Path
 from prometheus_client import Metric
 
 from api.metrics import ApiMetrics
-from worker.metrics import READINGS, FleetMetrics, QueueCollector, Queues, Reading, ReadingCollector
+from worker.metrics import (
+    READINGS,
+    FleetMetrics,
+    QueueCollector,
+    Queues,
+    Reading,
+    ReadingCollector,
+    StoreCollector,
+    StoreWatch,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operating" / "metrics.md"
 
@@ -31,7 +40,10 @@ def page() -> str:
     parts: list[tuple[str, Iterable[Metric]]] = [
         ("Workers: turns", FleetMetrics().registry.collect()),
         ("Workers: the process", ReadingCollector(readings).collect()),
-        ("Workers and API: queues", QueueCollector(Queues).collect()),
+        (
+            "Workers and API: what they stand on",
+            [*QueueCollector(Queues).collect(), *StoreCollector(StoreWatch()).collect()],
+        ),
         ("API", ApiMetrics().registry.collect()),
     ]
     lines = [_HEAD]

@@ -58,6 +58,10 @@ async def serving(tmp_path: Path) -> AsyncGenerator[Serving]:
         async def thing(thing: str) -> dict[str, str]:
             return {"thing": thing}
 
+        @inner.get("/turns/{turn_id}")
+        async def turn(turn_id: str) -> dict[str, str]:
+            return {"turn": turn_id}
+
         v1.include_router(inner)
         app.include_router(v1)
         app.add_exception_handler(ArchmaxError, on_archmax_error)
@@ -78,6 +82,21 @@ async def test_requests_are_counted_by_route_never_by_path(serving: Serving) -> 
     assert read("archmax_http_requests_total", counted) == 2
     assert read("archmax_http_requests_total", {"method": "GET", "route": UNMATCHED, "status": "404"}) == 1
     assert read("archmax_http_request_seconds_count", {"route": "/v1/things/{thing}"}) == 2
+
+
+async def test_a_request_that_asked_to_wait_does_not_make_the_quick_ones_look_slow(serving: Serving) -> None:
+    for query in ("", "?wait=30", "?other=1"):
+        await serving.client.get(f"/v1/turns/s.1{query}")
+    await serving.client.get("/v1/things/a?wait=1")
+    read = serving.metrics.registry.get_sample_value
+    assert read("archmax_http_request_seconds_count", {"route": "/v1/turns/{turn_id}"}) == 2
+    assert read("archmax_http_request_seconds_count", {"route": "/v1/turns/{turn_id}?wait"}) == 1
+    assert read("archmax_http_request_seconds_count", {"route": "/v1/things/{thing}"}) == 1
+
+
+async def test_the_api_tells_whether_its_store_answers(serving: Serving) -> None:
+    answer = await serving.client.get("/metrics", headers={"authorization": f"Bearer {KEY}"})
+    assert "archmax_store_up 1.0" in answer.text
 
 
 async def test_metrics_ask_for_a_key_and_show_a_bound_one_its_own_queues(serving: Serving) -> None:

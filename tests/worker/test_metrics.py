@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 
 from archmax.local.ports import free_port
 from sandbox import Evaluation, Sandbox
+from storage.open import open_store
 from tests.support.helm import CHART
 from tests.support.workers import Worker, WorkerFleet, until
 from worker.celery_app import INTAKE_QUEUE, SHARED_QUEUE, child_queue, queues_taken, turn_queue
@@ -22,11 +24,14 @@ from worker.metrics import (
     MAX_MODELS,
     OTHER,
     READINGS,
+    STORE_STALE_SECONDS,
     Exporter,
     FleetMetrics,
     QueueCollector,
     Queues,
     ReadingCollector,
+    StoreCollector,
+    StoreWatch,
     look_at_queues,
 )
 from worker.settings import FleetSettings
@@ -121,6 +126,7 @@ async def test_two_workers_of_one_machine_tell_what_their_turns_did_each_on_a_po
     assert total("archmax_step_seconds_count", workflow="marks") >= 3 * 7
     assert total("archmax_turn_slots") == 16
     assert total("archmax_broker_up") == 2
+    assert total("archmax_store_up") == 2
     assert all(
         f"archmax_{name}" not in one for one in found for name in ("turns_created", "turn_seconds_created")
     )
@@ -162,6 +168,36 @@ async def test_a_broker_that_is_away_gives_no_stale_numbers() -> None:
     assert [sample.value for sample in up.samples] == [0.0]
     assert not depth.samples
     assert not age.samples
+
+
+async def test_the_store_is_told_up_only_while_it_answers(tmp_path: Path) -> None:
+    """An outage of the store alone stops every turn, and no request need be there to notice."""
+    now = 1000.0
+    watch = StoreWatch(clock=lambda: now)
+
+    def told() -> float:
+        (family,) = StoreCollector(watch).collect()
+        return family.samples[0].value
+
+    assert told() == 0, "nobody has asked yet"
+    store = open_store((tmp_path / "store").as_uri())
+    await watch.look(store)
+    assert told() == 1
+    now += STORE_STALE_SECONDS + 1  # the next look hangs
+    assert told() == 0
+    await watch.look(store)
+    assert told() == 1
+    away = open_store(
+        "s3://bucket/x",
+        endpoint_url=f"http://127.0.0.1:{free_port()}",
+        region="us-east-1",
+        access_key_id="id",
+        secret_access_key="secret",
+    )
+    await watch.look(away)
+    assert told() == 0
+    await away.close()
+    await store.close()
 
 
 def test_names_that_others_choose_do_not_become_labels_without_bound() -> None:
@@ -274,6 +310,7 @@ def known_names() -> set[str]:
         *FleetMetrics().registry.collect(),
         *ApiMetrics().registry.collect(),
         *QueueCollector(Queues).collect(),
+        *StoreCollector(StoreWatch()).collect(),
     ]
     return {family.name for family in families} | {name.removesuffix("_total") for name in READINGS}
 
