@@ -21,6 +21,8 @@ def run_api(
             create_api(fleet_settings, api_settings, environment),
             host=api_settings.api_host,
             port=api_settings.api_port,
+            # its lines go where all others go, in the same format
+            log_config=None,
             log_level=fleet_settings.log_level,
             access_log=False,
             server_header=False,

@@ -66,7 +66,7 @@ class CeleryQueue:
                     parent_id=parent,
                     root_id=root,
                     headers={SENT_HEADER: time.time_ns() // 1_000_000},
-                    argsrepr=f"session={message.session} turn={message.n} workflow={message.workflow or '-'}",
+                    argsrepr=f"workflow={message.workflow or '-'} session={message.session} turn={message.n or '-'}",
                     kwargsrepr="",
                     ignore_result=True,
                 )

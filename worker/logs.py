@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from worker.settings import FleetSettings
 
 #: what every line says beside its own fields: the ids of the turn at work
 _fields: ContextVar[Mapping[str, object] | None] = ContextVar("log_fields", default=None)
+#: the name Celery gives a turn's task: `<session>.<turn>:<message>`
+_TURN_TASK_ID = re.compile(r"(?P<session>.+)\.(?P<turn>\d+):[0-9a-f]{8}")
 
 #: attributes every record has; what else it carries are the fields of the event
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "data", "ids"}
@@ -33,13 +36,25 @@ class FieldsFilter(logging.Filter):
     """Adds the fields in force to a record; the record's own win."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        fields = _fields.get() or {}
+        fields = {**_told_by_celery(record), **(_fields.get() or {})}
         for key, value in fields.items():
             if key not in record.__dict__:
                 setattr(record, key, value)
         if fields:
             record.ids = " ".join(f"{key}={value}" for key, value in fields.items())
         return True
+
+
+def _told_by_celery(record: logging.LogRecord) -> dict[str, object]:
+    """The ids on Celery's own lines about a task: it hands them over beside the text."""
+    data = record.__dict__.get("data")
+    task = data.get("id") if isinstance(data, Mapping) else None
+    if not isinstance(task, str):
+        return {}
+    found = _TURN_TASK_ID.fullmatch(task)
+    if found is None:
+        return {"task": task}
+    return {"task": task, "session": found["session"], "turn": int(found["turn"])}
 
 
 class TextFormatter(logging.Formatter):
@@ -78,6 +93,7 @@ def configure_logging(settings: FleetSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    logging.captureWarnings(capture=True)  # a warning is a line like any other
     # one line per HTTP request and per broker reconnect says nothing an operator acts on
     for name in ("httpx", "httpcore", "botocore", "urllib3"):
         logging.getLogger(name).setLevel(logging.WARNING)

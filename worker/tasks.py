@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import Any
 
+import celery.apps.worker
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
@@ -18,6 +19,7 @@ from worker.enqueue import enqueue
 from worker.ports import BrokerUnavailable
 from worker.process import WorkerProcess
 from worker.settings import FleetSettings, ModelEnvironment
+from worker.shown_tasks import InputTask
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ def build_worker(settings: FleetSettings, environment: ModelEnvironment) -> tupl
 
     @app.task(
         name=ENQUEUE_TASK,
+        base=InputTask,
         bind=True,
         ignore_result=True,
         autoretry_for=(BrokerUnavailable, StoreUnavailable),
@@ -67,11 +70,16 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         process.drain()
 
     def ready(sender: Any, **_: Any) -> None:
+        process.runtime.shown.consumer = sender
         threading.Thread(
             target=_follow_queues, args=(sender, process, consumed, stopping), daemon=True
         ).start()
         logger.info("worker ready", extra={"action": "worker_ready"})
 
+    if settings.log_format == "json":
+        # its signal handlers write a line for people past all logging
+        celerys: Any = celery.apps.worker
+        celerys.safe_say = _say_nothing
     worker_shutting_down.connect(shutting_down, weak=False)
     worker_ready.connect(ready, weak=False)
     worker = app.Worker(
@@ -86,6 +94,8 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         optimization="fair",
         # several workers of one machine must not share a name: commands and the dashboard go by it
         hostname=f"archmax-{os.getpid()}@{socket.gethostname()}",
+        # the banner is for people; JSON lines are read by a program
+        quiet=settings.log_format == "json",
     )
     try:
         worker.start()
@@ -93,6 +103,10 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
         stopping.set()
         process.stop()
     return int(worker.exitcode or 0)
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def _follow_queues(
