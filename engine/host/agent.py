@@ -200,6 +200,7 @@ class Agent:
         """Always a new turn: `{messages | message, trigger?, variables?}` (ruling 13).
 
         `config` carries tags, callbacks and `recursion_limit`; its `thread_id` names the session where `session_id` does not.
+        Raises: what was thrown out of the turn, once that is stored as failed (03 OP-2); as `send` before it.
         """
         body: JsonObject = {"kind": "message", "raw": True}
         messages = list(input.get("messages") or ())

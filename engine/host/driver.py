@@ -91,7 +91,8 @@ class InlineDriver:
     ) -> tuple[Outcome, JsonObject | None]:
         """One turn to its outcome, and what it answers its caller when it has one. The session is held meanwhile.
 
-        Raises: `SessionNotResumableError`; `asyncio.CancelledError` after the turn ended `turn-cancelled`.
+        Raises: `SessionNotResumableError`; `asyncio.CancelledError` after the turn ended `turn-cancelled`; for a `raw`
+            input what was thrown out of the turn, after that ended `turn-error` (03 OP-2).
         """
         async with self.folder.hold(session_id):
             state, log = await self.folder.open(session_id, assembly.spec.slug)
@@ -112,6 +113,8 @@ class InlineDriver:
                     result = await advance(ctx, body, answers=answers)
             finally:
                 del self._active[session_id]
+            if ctx.error is not None and body.get("raw"):
+                raise ctx.error
             return result.outcome, ctx.answer
 
     async def _keep_spec(self, assembly: Assembly, session_id: str) -> None:

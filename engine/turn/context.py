@@ -68,6 +68,8 @@ class TurnContext:
     streamed: dict[str, list[str]] = field(default_factory=dict)
     #: what a settled child's turn tells its caller
     answer: JsonObject | None = None
+    #: what was thrown out of the turn in this process
+    error: Exception | None = None
     _script_calls: int = 0
     _visit: tuple[int, float] = (-1, 0.0)
     _rendered: list[BaseMessage] = field(default_factory=list)

@@ -107,7 +107,8 @@ class DeepAgentsBackend:
             return {"error": answer.error}
         return {
             "matches": [
-                {"path": match["path"], "line": match["line"], "text": match["text"]}
+                # some split at "\n" alone
+                {"path": match["path"], "line": match["line"], "text": match["text"].removesuffix("\r")}
                 for match in answer.matches or ()
             ],
             "truncated": bool(getattr(answer, "truncated", False)),

@@ -21,6 +21,7 @@ from engine.errors import (
 from engine.host.agent import Agent
 from engine.host.backend_store import BackendObjectStore
 from engine.host.stores import create_filesystem_session_store, create_memory_session_store
+from engine.models.errors import ModelCallError
 from engine.session.notes import messages_since
 from engine.turn.recorder import EventStream
 from engine.workspace.memory_backend import MemoryBackend
@@ -172,6 +173,22 @@ async def test_an_error_before_the_turn_comes_out_of_the_stream(bench: Make) -> 
     with pytest.raises(UnknownTriggerError):
         async for _ in b.agent.stream({"message": "go", "trigger": "nothing"}, "s1"):
             pass
+
+
+async def test_a_raw_turn_that_throws_is_stored_as_failed_and_raises_what_was_thrown(bench: Make) -> None:
+    """03 OP-2; `send` returns the failure as an outcome instead."""
+    errors = [LookupError("one"), LookupError("two"), LookupError("three")]
+    b = bench(SPEC, [*errors, AIMessage("fine")])
+    with pytest.raises(ModelCallError, match="one"):
+        await b.agent.invoke({"message": "go"}, "s1")
+    assert (await b.state()).exit == {"success": False, "code": "turn-error", "reason": "one"}
+    stream = b.agent.stream({"message": "go"}, "s1")
+    seen = [(await anext(stream))["type"] for _ in range(2)]
+    assert seen == ["advance", "state-enter"]
+    with pytest.raises(ModelCallError, match="two"):
+        assert (await anext(stream))["type"] != "outcome"
+    assert (await b.send("go")).kind == "failed"
+    assert (await b.agent.invoke({"message": "go"}, "s1")).reply == "fine"
 
 
 async def test_with_config_holds_for_every_turn_and_the_callers_limit_wins(bench: Make) -> None:

@@ -119,16 +119,18 @@ def test_optional_methods_it_only_inherits_are_lacking() -> None:
 
 @pytest.mark.parametrize("kind", [Plain, Full])
 async def test_every_file_tool_works_on_it(kind: type[Plain]) -> None:
-    backend = kind({"/a/x.md": b"one\r\ntwo\r\n", "/p.png": b"\x89\xff"})
+    backend = kind({"/a/x.md": b"one\r\ntwo\r\n", "/b.md": b"two\r", "/p.png": b"\x89\xff"})
     space = await workspace({"/m/": {"backend": backend, "read_only": False}})
-    assert await run(space, "ls", path="m") == "/m/a/\n/m/p.png"
+    assert await run(space, "ls", path="m") == "/m/a/\n/m/b.md\n/m/p.png"
     assert await run(space, "read_file", file_path="m/a/x.md") == "     1\tone\n     2\ttwo"
     assert "binary file (image/png" in await run(space, "read_file", file_path="m/p.png")
     await run(space, "edit_file", file_path="m/a/x.md", old_string="one\ntwo", new_string="1\n2")
     assert backend.files["/a/x.md"] == b"1\r\n2\r\n"
     assert await run(space, "write_file", file_path="m/n", content="k") == "Updated file /m/n"
     assert await run(space, "grep", pattern="k", path="m") == "/m/n"
-    assert await run(space, "glob", pattern="*.md") == "/m/a/x.md"
+    content = await run(space, "grep", pattern="two", path="m", output_mode="content")
+    assert content == "/m/b.md:\n  1: two"
+    assert await run(space, "glob", pattern="x.md") == "/m/a/x.md"
     assert (
         await run(space, "copy_file", source="m/p.png", destination="q.png")
         == "Copied '/m/p.png' to '/q.png' (2 B)."
