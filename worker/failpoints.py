@@ -1,8 +1,9 @@
 """Failpoints: where a process can be made to die, for the tests that nothing is lost and nothing done twice.
 
-`ARCHMAX_FAILPOINT=<name>[:<n>]` kills the process with SIGKILL when it comes to that place for the n-th time. Every durable
-write and every send has two places, `<operation>.before` and `<operation>.after`; `OPERATIONS` lists the operations. Unset,
-nothing is wrapped and nothing is asked. It is no setting: nothing that comes in by a door can set it.
+`ARCHMAX_FAILPOINT=<name>[:<n>[:freeze]]` kills the process with SIGKILL when it comes to that place for the n-th time, or stops
+it with SIGSTOP. Every durable write and every send has two places, `<operation>.before` and `<operation>.after`; `OPERATIONS`
+lists the operations. Unset, nothing is wrapped and nothing is asked. It is no setting: nothing that comes in by a door can
+set it.
 """
 
 from __future__ import annotations
@@ -55,17 +56,20 @@ class Failpoint:
 
     def __init__(self, asked: str) -> None:
         """Raises: `ValueError` for a name that is none."""
-        name, _, count = asked.partition(":")
+        name, _, rest = asked.partition(":")
+        count, _, how = rest.partition(":")
         operation, _, moment = name.rpartition(".")
-        if operation not in OPERATIONS or moment not in ("before", "after") or not (count or "1").isdecimal():
+        known = operation in OPERATIONS and moment in ("before", "after") and how in ("", "freeze")
+        if not known or not (count or "1").isdecimal():
             raise ValueError(f"{VARIABLE}={asked!r} names no failpoint")
         self._name, self._left = name, int(count or 1)
+        self._signal = signal.SIGSTOP if how else signal.SIGKILL
 
     def reach(self, name: str) -> None:
         if name == self._name:
             self._left -= 1
-            if self._left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self._left == 0:
+                os.kill(os.getpid(), self._signal)
 
 
 def armed() -> Failpoint | None:

@@ -103,8 +103,8 @@ class Lease(Protocol):
     def lost(self) -> bool:
         """Whether a renewal found another's token. One that found none has taken it again.
 
-        Also true when the process was frozen for longer than the lease lasts, until it has renewed; not while Redis is away,
-        for then nobody else can take it either.
+        Also true when the process was frozen for longer than the lease lasts, until it has renewed. A Redis that is away takes
+        no lease: nobody else can take it either.
         """
         ...
 

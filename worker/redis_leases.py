@@ -16,6 +16,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from storage.logstore import SystemClock
 from worker.ports import REST_MS, BrokerUnavailable
 
 logger = logging.getLogger(__name__)
@@ -124,10 +125,13 @@ def cancel_key(session: str, n: int) -> str:
 class RedisLease:
     """A lease of this process, as of its latest renewal."""
 
-    def __init__(self, session: str, token: str) -> None:
+    def __init__(self, session: str, token: str, owner: RedisLeases, renewed_ms: int) -> None:
         self.session = session
         self.token = token
         self.taken_over = False
+        #: when the latest renewal that found it ours was begun
+        self.renewed_ms = renewed_ms
+        self._owner = owner
         #: no renewal may be under way or begin once its release is sent: it would take the freed lease again
         self.releasing = False
         #: turn number → reason of its cancel hint; `watched` are the numbers asked about
@@ -135,7 +139,9 @@ class RedisLease:
         self.watched: set[int] = set()
 
     def lost(self) -> bool:
-        return self.taken_over
+        # A step that starts right after a freeze may be one that a successor has committed meanwhile.
+        self._owner.tick()
+        return self.taken_over or self._owner.woke_ms > self.renewed_ms
 
     def cancelled(self, n: int) -> str | None:
         self.watched.add(n)
@@ -149,6 +155,10 @@ class RedisLeases:
         self._redis = redis
         self._ttl_ms = round(ttl_seconds * 1000)
         self._heartbeat_seconds = heartbeat_seconds
+        self._clock = SystemClock()
+        #: when this process was last seen to go on after it had stood still for longer than a lease lasts
+        self.woke_ms = 0
+        self._ticked_ms = self._clock.monotonic_ms()
         self._held: dict[str, RedisLease] = {}
         self._renewing = asyncio.Lock()
         self._take = redis.register_script(_TAKE)
@@ -164,10 +174,18 @@ class RedisLeases:
     def held(self) -> int:
         return len(self._held)
 
+    def tick(self) -> int:
+        """Note that this process is running; whoever runs first after a freeze finds it out. Returns its clock, ms."""
+        now = self._clock.monotonic_ms()
+        if now - self._ticked_ms > self._ttl_ms:
+            self.woke_ms = now
+        self._ticked_ms = now
+        return now
+
     async def take(self, session: str, n: int) -> RedisLease | None:
         # Asked of Redis also where this process holds it: only one script after another tells whether the holder's
         # release, perhaps under way, has still seen the wake-up.
-        token = secrets.token_hex(16)
+        token, begun_ms = secrets.token_hex(16), self.tick()
         taken = await self._ask(
             self._take(
                 keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT],
@@ -176,7 +194,7 @@ class RedisLeases:
         )
         if not taken:
             return None
-        lease = RedisLease(session, token)
+        lease = RedisLease(session, token, self, begun_ms)
         self._held[session] = lease
         return lease
 
@@ -237,12 +255,21 @@ class RedisLeases:
 
     async def run(self) -> None:
         """Renew every lease of this process until cancelled."""
+        await asyncio.gather(self._renew_always(), self._tick_always())
+
+    async def _renew_always(self) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
             if self._held:
                 with contextlib.suppress(BrokerUnavailable):
                     async with self._renewing:
                         await self._renew_all()
+
+    async def _tick_always(self) -> None:
+        """Apart from the renewals: waiting for a Redis that is away is no freeze."""
+        while True:
+            self.tick()
+            await asyncio.sleep(self._heartbeat_seconds)
 
     async def _renew_all(self) -> None:
         leases = [lease for lease in self._held.values() if not lease.releasing]
@@ -258,10 +285,13 @@ class RedisLeases:
             for n in numbers:
                 pipeline.get(cancel_key(lease.session, n))
             asked.append((lease, numbers))
+        begun_ms = self.tick()
         answers = iter(await self._ask(pipeline.execute()))
         for lease, numbers in asked:
-            mine = next(answers)
-            if not int(mine[0]) and not lease.taken_over:
+            mine = int(next(answers)[0])
+            if mine:
+                lease.renewed_ms = begun_ms
+            elif not lease.taken_over:
                 lease.taken_over = True
                 self.lost_count += 1
                 logger.warning("lease lost", extra={"action": "lease_lost", "session": lease.session})

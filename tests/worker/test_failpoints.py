@@ -13,7 +13,15 @@ from worker.settings import FleetSettings
 
 
 @pytest.mark.parametrize(
-    "asked", ["put-step", "put-step.during", "nowhere.before", "put-step.before:x", ".before"]
+    "asked",
+    [
+        "put-step",
+        "put-step.during",
+        "nowhere.before",
+        "put-step.before:x",
+        ".before",
+        "put-step.after:1:melt",
+    ],
 )
 def test_a_name_that_is_no_failpoint_stops_the_process_at_its_start(asked: str) -> None:
     """A misspelt one would never strike, and its test would prove nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from tests.support.workers import WorkerFleet, until
 
@@ -72,6 +73,24 @@ async def test_a_turn_that_kills_every_worker_ends_worker_lost(worker_fleet: Wor
     assert end.outcome["exit"]["code"] == "worker-lost"
     assert worker_fleet.marked() == ["suicide:x"] * 3
     assert last.process.poll() is None
+
+
+async def test_a_worker_frozen_between_two_steps_does_not_begin_what_its_successor_has_committed(
+    worker_fleet: WorkerFleet,
+) -> None:
+    """Protocol §3, "Between steps: lease still mine": stopped past its lease, continued when the turn is over."""
+    worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": MODEL})
+    # The third step is the answer that asks for the second tool: frozen right before the call.
+    frozen = worker_fleet.start_worker(ARCHMAX_FAILPOINT="put-step.after:3:freeze")
+    await worker_fleet.ready(frozen)
+    await worker_fleet.send("s", "marks")
+    await until(lambda: "quick:one" in worker_fleet.marked(), what="the first call")
+    worker_fleet.start_worker()
+    end = await worker_fleet.settled("s", seconds=90)
+    assert (end.fence, end.outcome["kind"]) == (2, "completed")
+    frozen.signal(signal.SIGCONT)
+    await until(lambda: " succeeded in " in frozen.log, seconds=30, what="the woken worker to let go")
+    assert worker_fleet.marked() == ["quick:one", "quick:two", "begin:three", "end:three"]
 
 
 async def test_a_turn_taken_over_gets_no_new_deadline(worker_fleet: WorkerFleet) -> None:

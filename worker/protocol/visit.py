@@ -9,6 +9,7 @@ takeover the shortcut would be wrong: messages may have come while the turn was 
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -71,7 +72,8 @@ async def attend(fleet: Fleet, runner: TurnRunner, session: str, n: int) -> None
         await _let_go(fleet, lease, RETRY_MS)
         await tell(fleet, [Message(session, n)])
         raise
-    except Exception:
+    except (Exception, CancelledError):
+        # A lease that a living process renews and nobody works under would stop the session for good.
         await _let_go(fleet, lease, RETRY_MS)
         raise
 
