@@ -60,6 +60,8 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
     process.start()
     consumed = set(process.queues)
     process.show_alive()
+    if not process.runtime.workflows:
+        logger.warning("no workflow under %s", settings.root, extra={"action": "workspace_empty"})
     steps: Any = app.steps
     steps["consumer"].add(process.runtime.pulse.step())
     app.conf.task_queues = None

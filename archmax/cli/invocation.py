@@ -7,6 +7,7 @@ JSON option can be used. Everything wrong here is a usage error, found before an
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,10 @@ from archmax.cli.parser import Line, UsageError, assign
 if TYPE_CHECKING:
     from core.jsontext import JsonObject
     from engine.governance.zones import MountPrefixes
+
+#: the processes of a fleet and what belongs to them: their workspace may stand in the environment like their settings
+FLEET_COMMANDS = frozenset({"up", "worker", "api", "beat", "keys"})
+ROOT_VARIABLE = "ARCHMAX_ROOT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +73,18 @@ def workflows_of(root: Path) -> tuple[str, ...]:
 
 
 def root_of(line: Line) -> Path:
-    """The absolute root. Raises: `UsageError` when `--root` is no directory."""
+    """The absolute root. Raises: `UsageError` when `--root`, or a fleet's `ARCHMAX_ROOT`, is no directory."""
+    said = "option '--root'"
     given = line.values.get("root", ".")
+    if "root" not in line.values and line.command.name in FLEET_COMMANDS and os.environ.get(ROOT_VARIABLE):
+        said, given = ROOT_VARIABLE, os.environ[ROOT_VARIABLE]
     root = Path(given).absolute()
     try:
         usable = root.is_dir()
     except ValueError:  # a null byte
         usable = False
     if not usable:
-        raise UsageError(f"option '--root': {given!r} is no directory", line.command)
+        raise UsageError(f"{said}: {given!r} is no directory", line.command)
     return root.resolve()
 
 

@@ -145,3 +145,25 @@ def test_a_root_that_is_no_directory_is_refused_by_name(tmp_path: Path):
     with pytest.raises(UsageError) as caught:
         root_of(line)
     assert "--root" in caught.value.line
+
+
+def test_the_processes_of_a_fleet_take_their_workspace_from_the_environment_and_other_commands_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """docs/configuration.md lists `ARCHMAX_ROOT`; an option beats it."""
+
+    def root(*argv: str) -> Path:
+        line = parse(argv)
+        assert isinstance(line, Line)
+        return root_of(line)
+
+    (tmp_path / "ws").mkdir()
+    monkeypatch.setenv("ARCHMAX_ROOT", str(tmp_path / "ws"))
+    monkeypatch.chdir(tmp_path)
+    for command in (("worker",), ("api",), ("beat",), ("up",), ("keys", "list")):
+        assert root(*command) == tmp_path / "ws"
+    assert root("worker", "--root", str(tmp_path)) == tmp_path
+    assert root("validate") == tmp_path
+    monkeypatch.setenv("ARCHMAX_ROOT", "nowhere")
+    with pytest.raises(UsageError, match="ARCHMAX_ROOT: 'nowhere' is no directory"):
+        root("worker")
