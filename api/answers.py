@@ -17,7 +17,7 @@ from worker.protocol.accept import Accepted
 from worker.reading import TurnView
 
 #: what any route under `/v1` may answer
-_ALWAYS: Final = (
+ALWAYS: Final = (
     "unauthenticated",
     "forbidden",
     "rate-limited",
@@ -45,7 +45,7 @@ NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
 def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     """`responses=` of a route that refuses with these codes, beside those of every route."""
     by_status: dict[int, list[str]] = {}
-    for code in dict.fromkeys((*_ALWAYS, *codes)):
+    for code in dict.fromkeys((*ALWAYS, *codes)):
         by_status.setdefault(STATUS[code], []).append(code)
     return {
         status: {
@@ -107,6 +107,7 @@ def decoded_path(path: str) -> str:
 
 
 SessionId = Annotated[str, Depends(_session_id)]
+Slug = Annotated[str, Path(description="slug of the workflow")]
 TurnId = Annotated[str, Depends(_turn_id)]
 IdempotencyKeyHeader = Annotated[
     str | None,

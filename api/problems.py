@@ -98,8 +98,8 @@ class FieldProblem(BaseModel):
     pointer: str = Field(
         description="JSON pointer into the body, or `#/query/<name>`, `#/path/<name>`, `#/header/<name>`"
     )
-    code: str
-    detail: str
+    code: str = Field(examples=["missing"])
+    detail: str = Field(examples=["Field required"])
 
 
 class Problem(BaseModel):

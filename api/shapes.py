@@ -200,7 +200,7 @@ class WorkflowLine(Shape):
     disabled: bool | None = Field(None, examples=[False])
     title: str | None = Field(None, examples=["Refund"])
     triggers: list[str] | None = Field(None, examples=[["manual", "order"]])
-    problem: str | None = None
+    problem: str | None = Field(None, description="what is wrong, in words")
 
 
 class WorkflowList(Shape):
@@ -260,7 +260,7 @@ class BatchItem(Shape):
 
     status: int = Field(examples=[202])
     turn: AcceptedTurn | None = None
-    problem: dict[str, Any] | None = None
+    problem: dict[str, Any] | None = Field(None, description="a `Problem`")
 
 
 class BatchAnswer(Shape):

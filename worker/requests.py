@@ -44,18 +44,18 @@ class StartRequest(Asked):
     trigger: TriggerId | None = Field(None, description="which trigger fires; default `manual`")
     variables: Variables | None = Field(None, description="what the trigger's signature asks for")
     on_busy: OnBusyWord = Field("queue", description="what to do when a turn is running or waiting")
-    webhook: Webhook | None = None
+    webhook: Webhook | None = Field(None, description="where the turn's end or park is told")
     labels: dict[LabelName, Label] | None = Field(None, max_length=MAX_LABELS, description="for lists")
 
 
 class MessageRequest(Asked):
     """One message to a session; what it becomes is decided by the session's own record."""
 
-    message: str | None = None
-    trigger: TriggerId | None = None
-    variables: Variables | None = None
-    on_busy: OnBusyWord = "queue"
-    webhook: Webhook | None = None
+    message: str | None = Field(None, description="what the person says")
+    trigger: TriggerId | None = Field(None, description="which trigger a new turn fires; default `manual`")
+    variables: Variables | None = Field(None, description="what the trigger's signature asks for")
+    on_busy: OnBusyWord = Field("queue", description="what to do when a turn is running or waiting")
+    webhook: Webhook | None = Field(None, description="where the turn's end or park is told")
 
 
 class DecisionRequest(Asked):
@@ -64,21 +64,21 @@ class DecisionRequest(Asked):
     to: str = Field(
         min_length=1, max_length=200, description="the edge taken: a target of the park's transitions"
     )
-    comment: str | None = Field(None, max_length=20_000)
-    webhook: Webhook | None = None
+    comment: str | None = Field(None, max_length=20_000, description="the agent reads it as the correction")
+    webhook: Webhook | None = Field(None, description="where the turn's end or park is told")
 
 
 class ReplyRequest(Asked):
     """A message to a session parked for a decision; it stays parked."""
 
-    message: str
-    webhook: Webhook | None = None
+    message: str = Field(description="what the person asks; the session answers and stays parked")
+    webhook: Webhook | None = Field(None, description="where the turn's end or park is told")
 
 
 class DeliveryRequest(Asked):
     """An event for a session that waits for one."""
 
-    trigger: str = Field(max_length=200)
-    variables: Variables | None = None
-    message: str | None = None
-    webhook: Webhook | None = None
+    trigger: str = Field(max_length=200, description="which event came")
+    variables: Variables | None = Field(None, description="what it brings; stored locked")
+    message: str | None = Field(None, description="words for the agent beside it")
+    webhook: Webhook | None = Field(None, description="where the turn's end or park is told")

@@ -15,6 +15,7 @@ from api.answers import (
     OF_TURN,
     IdempotencyKeyHeader,
     SessionId,
+    Slug,
     TurnId,
     accepted_answer,
     accepted_body,
@@ -102,7 +103,7 @@ MAX_BATCH = 100
 @router.post("/workflows/{slug}/sessions", status_code=202, responses=_START, summary="Start a session")
 async def start(
     request: Request,
-    slug: str,
+    slug: Slug,
     caller: Enqueues,
     body: Annotated[
         StartRequest,
@@ -190,24 +191,30 @@ class BatchStart(StartRequest):
     """Start a session."""
 
     op: Literal["start"]
-    workflow: str = Field(max_length=200)
-    idempotency_key: str | None = Field(None, min_length=1, max_length=255)
+    workflow: str = Field(max_length=200, description="slug of the workflow")
+    idempotency_key: str | None = Field(
+        None, min_length=1, max_length=255, description="of this item, as the header of a request"
+    )
 
 
 class BatchSend(MessageRequest):
     """Send a message to a session."""
 
     op: Literal["send"]
-    session_id: str = Field(max_length=200)
-    idempotency_key: str | None = Field(None, min_length=1, max_length=255)
+    session_id: str = Field(max_length=200, description="the session it goes to")
+    idempotency_key: str | None = Field(
+        None, min_length=1, max_length=255, description="of this item, as the header of a request"
+    )
 
 
 class BatchDeliver(DeliveryRequest):
     """Deliver what a session waits for."""
 
     op: Literal["deliver"]
-    session_id: str = Field(max_length=200)
-    idempotency_key: str | None = Field(None, min_length=1, max_length=255)
+    session_id: str = Field(max_length=200, description="the session it goes to")
+    idempotency_key: str | None = Field(
+        None, min_length=1, max_length=255, description="of this item, as the header of a request"
+    )
 
 
 BatchOperation = Annotated[BatchStart | BatchSend | BatchDeliver, Field(discriminator="op")]
@@ -216,7 +223,9 @@ BatchOperation = Annotated[BatchStart | BatchSend | BatchDeliver, Field(discrimi
 class BatchRequest(Asked):
     """Inputs accepted or refused one by one; those of one session in the order given."""
 
-    items: list[BatchOperation] = Field(min_length=1, max_length=MAX_BATCH)
+    items: list[BatchOperation] = Field(
+        min_length=1, max_length=MAX_BATCH, description="`op` says what each is: `start`, `send` or `deliver`"
+    )
 
 
 @router.post(

@@ -88,7 +88,12 @@ async def artifacts(request: Request, session_id: SessionId, caller: Reads) -> R
     },
     summary="Read an artifact",
 )
-async def artifact(request: Request, session_id: SessionId, name: str, caller: Reads) -> Response:
+async def artifact(
+    request: Request,
+    session_id: SessionId,
+    name: Annotated[str, Path(description=", ".join(NAMES))],
+    caller: Reads,
+) -> Response:
     found = await api_of(request).service.artifact(session_id, name, caller)
     if found is None:
         raise HttpProblem("file-unknown", f"there is no artifact {name!r}; there are {', '.join(NAMES)}")

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import NOT_MODIFIED, problems, tagged
+from api.answers import NOT_MODIFIED, Slug, problems, tagged
 from api.auth import Reads
 from api.context import api_of
 from api.shapes import GraphShape, Workflow, WorkflowList
@@ -45,7 +45,7 @@ async def workflows(request: Request, caller: Reads) -> Response:
 
 
 @router.get("/workflows/{slug}", responses={200: {"model": Workflow}, **_FOUND}, summary="Read a workflow")
-async def workflow(request: Request, slug: str, caller: Reads) -> Response:
+async def workflow(request: Request, slug: Slug, caller: Reads) -> Response:
     spec = await api_of(request).service.spec(slug, caller)
     return tagged(request, workflow_body(spec))
 
@@ -100,5 +100,5 @@ def _trigger_body(trigger: Trigger, state: str) -> JsonObject:
     responses={200: {"model": GraphShape}, **_FOUND},
     summary="Read its state machine",
 )
-async def graph(request: Request, slug: str, caller: Reads) -> Response:
+async def graph(request: Request, slug: Slug, caller: Reads) -> Response:
     return tagged(request, graph_json(await api_of(request).service.spec(slug, caller)))
