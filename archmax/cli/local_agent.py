@@ -17,10 +17,10 @@ from core.jsontext import JsonObject
 from engine.host.agent import Agent
 from engine.host.driver import TurnOptions
 from engine.host.session_folder import SessionFolder
-from engine.session.outcome import Outcome
-from engine.session.state import SessionState
-from engine.spec.model import State
-from engine.turn.assembly import Assembly, assemble
+from engine.session.outcome import Outcome, delegation_of
+from engine.spec.model import Spec
+from engine.turn.assembly import assemble
+from engine.turn.library import WorkflowLibrary
 from engine.turn.recorder import EventStream
 from sandbox import Sandbox
 from storage.directory import DirectoryStore
@@ -68,7 +68,7 @@ class TurnView:
         self._meter(event)
         self.flow(event)
 
-    def finish(self, agent: Agent, outcome: Outcome) -> int:
+    async def finish(self, agent: Agent, outcome: Outcome) -> int:
         """Report and return the exit code."""
         invocation = self._invocation
         hints = Hints(outcome.session_id, invocation.hint_options())
@@ -77,7 +77,9 @@ class TurnView:
             outcome.to_json(),
             hints,
             disposition=disposition,
-            context=context_of(agent.assembly, outcome.pending, outcome.delegation),
+            context=await context_of(
+                agent.folder, agent.assembly.library, agent.assembly.spec, outcome.pending, outcome.delegation
+            ),
             style=self._style,
         ).write(invocation.out, invocation.err)
         line = usage_line(self._meter.total)
@@ -86,22 +88,29 @@ class TurnView:
         return code
 
 
-def context_of(
-    assembly: Assembly, pending: JsonObject | None, delegation: JsonObject | None
+async def context_of(
+    folder: SessionFolder,
+    library: WorkflowLibrary,
+    spec: Spec | None,
+    pending: JsonObject | None,
+    delegation: JsonObject | None,
 ) -> DecisionContext | None:
-    """What a person decides on; a child's when a child session holds the decision."""
+    """What a person decides on; a child's, at any depth, when a child session holds the decision.
+
+    `spec` is the session's own, `delegation` the child it waits on as an outcome names it.
+    """
     if pending is None:
         return None
-    state: State | None
+    workflow: str | None = None
     if delegation is not None:
-        spec = assembly.library.usable(delegation["workflow"])
-        state = spec.states.get(pending["state"]) if spec is not None else None
-        return decision_context(pending, state, workflow=delegation["workflow"])
-    state = assembly.spec.states.get(pending["state"])
-    return decision_context(pending, state)
+        workflow = await _asking_workflow(folder, delegation)
+        spec = library.usable(workflow)
+    declared = spec.states.get(pending["state"]) if spec is not None else None
+    return decision_context(pending, declared, workflow=workflow)
 
 
-def pending_of(state: SessionState) -> tuple[JsonObject | None, JsonObject | None]:
-    """A parked session's record and, when a child holds it, the child."""
-    head = state.pending_delegations[0] if state.pending_delegations else None
-    return state.pending_decision or state.pending_input, head
+async def _asking_workflow(folder: SessionFolder, delegation: JsonObject) -> str:
+    """The child's workflow, or that of the child which the child waits on."""
+    state = await folder.load(delegation["sessionId"])
+    below = delegation_of(state) if state is not None else None
+    return delegation["workflow"] if below is None else await _asking_workflow(folder, below)

@@ -84,6 +84,7 @@ class Suite:
     events: EventStream
     wanted: str | None = None
     scripts: bool = True
+    on_selection: Callable[[int], None] | None = None
     on_case_start: Callable[[str, str], None] | None = None
     on_case_result: Callable[[CaseResult], None] | None = None
     session_id_for_case: Callable[[str], str] | None = None
@@ -105,6 +106,8 @@ class Suite:
         selected = [case for case in discovered if case.selected(self.wanted)]
         if selected and prepare is not None:
             await prepare()
+        if self.on_selection is not None:
+            self.on_selection(len(selected))
         results: list[CaseResult] = []
         for case in selected:
             result = await self._case(spec, folder, case)

@@ -12,4 +12,4 @@ async def run(invocation: Invocation) -> int:
         outcome = await agent.decide(
             invocation.arguments["session"], invocation.options["to"], invocation.options.get("comment")
         )
-        return view.finish(agent, outcome)
+        return await view.finish(agent, outcome)

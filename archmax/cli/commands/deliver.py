@@ -12,4 +12,4 @@ async def run(invocation: Invocation) -> int:
         outcome = await agent.deliver(
             invocation.arguments["session"], invocation.options["trigger"], invocation.json.get("variables")
         )
-        return view.finish(agent, outcome)
+        return await view.finish(agent, outcome)

@@ -10,4 +10,4 @@ async def run(invocation: Invocation) -> int:
     view = TurnView(invocation)
     async with local_agent(invocation, invocation.slug(), view) as agent:
         outcome = await agent.reply(invocation.arguments["session"], invocation.arguments["message"])
-        return view.finish(agent, outcome)
+        return await view.finish(agent, outcome)

@@ -30,7 +30,7 @@ async def run(invocation: Invocation) -> int:
             )
         except UnknownSessionTriggerError:  # it lists the declared ones (07 §6)
             raise UnknownTriggerError(str(trigger), agent.assembly.spec.trigger_ids) from None
-        code = view.finish(agent, outcome)
+        code = await view.finish(agent, outcome)
     if "record" in invocation.options:
         await _record(invocation, outcome.session_id)
     return code

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from archmax.cli.invocation import Invocation
-from archmax.cli.local_agent import pending_of
-from archmax.cli.render.parks import DecisionContext, decision_context
+from archmax.cli.local_agent import context_of
+from archmax.cli.render.parks import DecisionContext
 from archmax.cli.render.sessions import session_detail, sessions_listing
 from archmax.settings import read_settings
 from core.jsontext import JsonObject
 from engine.host.session_folder import SessionFolder
-from engine.session.outcome import summary_of
+from engine.session.outcome import delegation_of, summary_of
 from engine.session.state import SessionState
 from engine.spec.tree import DirectoryTree
 from engine.turn.library import WorkflowLibrary
@@ -43,7 +43,7 @@ async def _one(
     if invocation.flag("json"):
         _print(invocation, summary)
     else:
-        invocation.out.write(session_detail(summary, _context(library, state)) + "\n")
+        invocation.out.write(session_detail(summary, await _context(folder, library, state)) + "\n")
     return 0
 
 
@@ -59,7 +59,7 @@ async def _all(invocation: Invocation, folder: SessionFolder, library: WorkflowL
         if state is None or state.turn == 0:
             continue
         summaries.append(summary_of(state))
-        context = _context(library, state)
+        context = await _context(folder, library, state)
         if context is not None:
             contexts[session_id] = context
     if invocation.flag("json"):
@@ -69,16 +69,13 @@ async def _all(invocation: Invocation, folder: SessionFolder, library: WorkflowL
     return 0
 
 
-def _context(library: WorkflowLibrary, state: SessionState) -> DecisionContext | None:
+async def _context(
+    folder: SessionFolder, library: WorkflowLibrary, state: SessionState
+) -> DecisionContext | None:
     if state.status != "awaiting_decision":
         return None
-    pending, child = pending_of(state)
-    if pending is None:
-        return None
-    workflow = child["workflow"] if child is not None else None
-    spec = library.usable(workflow or state.workflow)
-    declared = spec.states.get(pending["state"]) if spec is not None else None
-    return decision_context(pending, declared, workflow=workflow)
+    spec = library.usable(state.workflow)
+    return await context_of(folder, library, spec, state.pending_decision, delegation_of(state))
 
 
 def _print(invocation: Invocation, value: object) -> None:

@@ -13,15 +13,19 @@ from archmax.testing import run_tests, suite_json
 async def run(invocation: Invocation) -> int:
     slug, wanted = invocation.slug(), invocation.arguments.get("filter")
     view = TestView(invocation.err, verbose=invocation.flag("verbose"))
-    suite = await run_tests(
-        slug,
-        root=invocation.root,
-        filter=wanted,
-        on_event=view.on_event,
-        on_case_start=view.on_case_start,
-        on_case_result=lambda result: view.on_case_result(result.to_json()),
-        live=invocation.flag("live"),
-    )
+    try:
+        suite = await run_tests(
+            slug,
+            root=invocation.root,
+            filter=wanted,
+            on_event=view.on_event,
+            on_selection=None if invocation.flag("json") else view.on_selection,
+            on_case_start=view.on_case_start,
+            on_case_result=lambda result: view.on_case_result(result.to_json()),
+            live=invocation.flag("live"),
+        )
+    finally:
+        view.close()
     if wanted is not None and not suite.results and suite.skipped is None:
         invocation.err.write(
             f"Error: no cases matched '{one_line(wanted)}' ({suite.discovered} discovered)\n"

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from archmax.cli.render.flow import StateFlow
+from archmax.cli.render.progress import ProgressLine
 from archmax.cli.render.style import (
+    ACTIVE,
     ATTENTION,
     DONE,
     FAILED,
@@ -22,6 +24,8 @@ from archmax.cli.render.usage import UsageMeter, total_usage, usage_line
 from core.jsontext import JsonObject
 
 _UNDER = "      "
+#: as many cases make a suite long
+LONG_SUITE = 5
 
 
 def _status(result: JsonObject) -> str:
@@ -69,14 +73,21 @@ class TestView:
     __test__ = False  # not a pytest class
 
     def __init__(self, stream: TextIO, *, style: Style | None = None, verbose: bool = False) -> None:
-        self._stream = stream
+        self._stream = ProgressLine(stream)
         self._style = style_for(stream) if style is None else style
         self._verbose = verbose
+        self._selected = 0
+        self._statuses: list[str] = []
         self._flow: StateFlow | None = None
         self._meter = UsageMeter()
         self._usages: list[JsonObject | None] = []
 
+    def on_selection(self, cases: int) -> None:
+        """How many cases will run. Of a long suite, a terminal shows how far it is until `close`."""
+        self._selected = cases
+
     def on_case_start(self, file: str, session_id: str) -> None:
+        self._progress("  " + one_line(file.partition("/tests/")[2] or file))
         self._write(self._style.dim(f"{HEADING} case {one_line(file)}"))
         self._meter = UsageMeter()
         self._flow = StateFlow(self._stream, style=self._style, verbose=self._verbose, session_id=session_id)
@@ -96,10 +107,13 @@ class TestView:
         if footer:
             self._write(_UNDER + self._style.dim(footer))
         self._usages.append(self._meter.total)
+        self._statuses.append(_status(result))
+        self._progress()
         self._flow, self._meter = None, UsageMeter()
 
     def finish(self, results: Sequence[JsonObject]) -> None:
         """The summary: failed cases first, then passed, then skipped; one line when all passed; the total usage."""
+        self.close()
         self._write("")
         self._write(f"{self._style.accent(HEADING)} {self._style.bold('summary')}  {counts_line(results)}")
         if results and all(_status(result) == "passed" for result in results):
@@ -113,6 +127,16 @@ class TestView:
         footer = usage_line(total_usage(self._usages))
         if footer:
             self._write(self._style.dim(footer))
+
+    def close(self) -> None:
+        """Take the progress line away, also when the suite was cut short."""
+        self._stream.close()
+
+    def _progress(self, running: str = "") -> None:
+        if self._selected >= LONG_SUITE:
+            failed = self._statuses.count("failed")
+            told = f", {failed} failed" if failed else ""
+            self._stream.show(f"{ACTIVE} {len(self._statuses)} of {self._selected} cases{told}{running}")
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TextIO
 
 from archmax.cli.render.style import (
     ACTION,
@@ -20,6 +19,7 @@ from archmax.cli.render.style import (
     PLAIN,
     QUOTE,
     Style,
+    TextStream,
     brief,
     one_line,
     safe,
@@ -242,7 +242,7 @@ class StateFlow:
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextStream,
         *,
         style: Style | None = None,
         verbose: bool = False,

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Protocol
 
 DONE = "✔"
 FAILED = "✖"
@@ -75,7 +75,15 @@ class Style:
 PLAIN = Style()
 
 
-def style_for(stream: TextIO, environ: Mapping[str, str] | None = None) -> Style:
+class TextStream(Protocol):
+    """What is drawn on: any text file, or something that stands before one."""
+
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> None: ...
+    def isatty(self) -> bool: ...
+
+
+def style_for(stream: TextStream, environ: Mapping[str, str] | None = None) -> Style:
     """Colour when `NO_COLOR` is unset or empty and the stream is a terminal."""
     environ = os.environ if environ is None else environ
     return Style(colour=not environ.get("NO_COLOR") and stream.isatty())

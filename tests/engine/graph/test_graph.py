@@ -4,7 +4,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -100,7 +100,7 @@ def test_svg_is_well_formed_and_shows_every_state_and_edge(graph: Graph):
 
 
 @pytest.mark.parametrize(("suffix", "draw"), [("mmd", mermaid), ("dot", dot), ("svg", svg)])
-def test_a_drawing_looks_as_its_golden_file_shows(graph: Graph, suffix: str, draw):
+def test_a_drawing_looks_as_its_golden_file_shows(graph: Graph, suffix: str, draw: Callable[[Graph], str]):
     assert_golden(GOLDEN / f"loan.{suffix}", draw(graph))
 
 
