@@ -28,7 +28,6 @@ from engine.errors import (
     ParkedStateRemovedError,
     SessionNotAwaitingInputError,
     SessionNotParkedError,
-    SessionNotResumableError,
     UnknownSessionTriggerError,
     UnknownTriggerError,
     WorkflowDisabledError,
@@ -90,8 +89,6 @@ def check_input(
             if disposition == "deliver"
             else SessionNotParkedError(session_id, "none")
         )
-    if state.status == "running" and body["kind"] not in ("decision", "reply", "delivery"):
-        raise SessionNotResumableError(session_id, "running")
     if body.get("from_parent") is None and _waited_on(state):
         raise ChildSessionError(session_id, str((state.origin or {}).get("parent")))
     if disposition in ("decide", "reply"):
@@ -112,8 +109,6 @@ def _check_turn(
     trigger = body.get("trigger") or default_trigger
     declared = spec.trigger(trigger) is not None
     if not begun(state) and not declared:
-        if trigger == default_trigger:
-            raise UnknownTriggerError(trigger, spec.trigger_ids)
         raise UnknownSessionTriggerError(trigger)
     if spec.disabled:
         raise WorkflowDisabledError(spec.slug)

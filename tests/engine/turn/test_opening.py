@@ -19,6 +19,7 @@ from engine.errors import (
     UnknownTriggerError,
     WorkflowDisabledError,
 )
+from engine.turn.inputs import check_input
 from tests.support.engine import Bench, advance_to, call, do, say, setting
 
 Make = Callable[..., Bench]
@@ -137,6 +138,11 @@ async def test_checks_before_a_turn_come_in_the_contracts_order(bench: Make) -> 
     b = bench(FREE, [say("done")])
     with pytest.raises(UnknownSessionTriggerError):
         await b.send(" ", trigger="nowhere")
+    mail_only = bench(FREE.replace("manual", "post"), [])
+    with pytest.raises(UnknownSessionTriggerError):  # the default trigger is no exception
+        await mail_only.send()
+    with pytest.raises(UnknownSessionTriggerError):
+        check_input(mail_only.agent.assembly.spec, None, {"kind": "message", "message": "x"}, session_id="s")
     with pytest.raises(EmptyMessageError):
         await b.send("  \n")
     with pytest.raises(InvalidVariableNameError):
