@@ -6,6 +6,7 @@ import asyncio
 import signal
 
 from tests.support.workers import WorkerFleet, until
+from worker.redis_leases import lease_key
 
 WORKFLOW = """
 title: Marks
@@ -88,6 +89,13 @@ async def test_a_worker_frozen_between_two_steps_does_not_begin_what_its_success
     worker_fleet.start_worker()
     end = await worker_fleet.settled("s", seconds=90)
     assert (end.fence, end.outcome["kind"]) == (2, "completed")
+
+    async def let_go() -> bool:
+        return not await worker_fleet.client.redis.exists(lease_key("s"))
+
+    await until(
+        let_go, what="the successor to let go"
+    )  # or the woken one finds another's lease by its renewal
     frozen.signal(signal.SIGCONT)
     await until(lambda: " succeeded in " in frozen.log, seconds=30, what="the woken worker to let go")
     assert worker_fleet.marked() == ["quick:one", "quick:two", "begin:three", "end:three"]
