@@ -35,7 +35,7 @@ from api.shapes import Alive, Ready
 from api.ui import actions as ui_actions
 from api.ui import routes as ui_pages
 from core.errors import ArchmaxError
-from storage.objects import StoreUnavailable
+from storage.objects import StoreConfigurationError, StoreUnavailable
 from worker.service import FleetService
 from worker.settings import FleetSettings, ModelEnvironment
 
@@ -136,8 +136,9 @@ def _health() -> APIRouter:
             found.append("broker")
         try:
             await client.store.get("_ready")
-        except (StoreUnavailable, OSError):
+        except (StoreUnavailable, StoreConfigurationError, OSError) as error:
             found.append("store")
+            logger.warning("not ready: %s", error, extra={"action": "store_away"})
         return json_answer({"ready": not found, "problems": found}, 503 if found else 200)
 
     return router

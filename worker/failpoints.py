@@ -107,6 +107,11 @@ class FailingStore:
         if wanted:
             self._point.reach("delete.after")
 
+    async def check(self) -> None:
+        """Of a bucket; other stores are not checked."""
+        store: Any = self._store
+        await store.check()
+
     async def close(self) -> None:
         await self._store.close()
 

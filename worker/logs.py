@@ -19,7 +19,10 @@ _fields: ContextVar[Mapping[str, object] | None] = ContextVar("log_fields", defa
 _TURN_TASK_ID = re.compile(r"(?P<session>.+)\.(?P<turn>\d+):[0-9a-f]{8}")
 
 #: attributes every record has; what else it carries are the fields of the event
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "data", "ids"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    *("message", "asctime", "taskName", "data", "ids"),
+    "color_message",  # uvicorn says it a second time
+}
 
 
 @contextmanager

@@ -13,9 +13,11 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from redis.exceptions import RedisError
+
 from engine.spec.loader import list_workflows
 from sandbox import Sandbox
-from storage.objects import StoreUnavailable
+from storage.objects import StoreConfigurationError, StoreUnavailable
 from worker.celery_app import queues_of, queues_taken
 from worker.client import FleetClient
 from worker.health import ConsumerPulse, Heartbeat
@@ -73,6 +75,7 @@ class Runtime(FleetClient):
         """Raises: `HostError`, assembly and configuration errors, by name, before any turn is taken."""
         settings = self.settings
         await self.open()
+        await self._check_store()
         self.metrics = FleetMetrics()
         self.sandbox = Sandbox(on_killed=self.metrics.sandbox_killed)
         host = await load_host(settings.host, HostContext(settings.root, None, "worker"))
@@ -94,6 +97,20 @@ class Runtime(FleetClient):
         self._serve_metrics()
         self.service = FleetService(settings, self)
         await self.service.open()
+
+    async def _check_store(self) -> None:
+        """A worker that cannot write would take turns and break them off, one after the other.
+
+        Raises: `StoreConfigurationError` for what trying again will not mend. A worker may start before its store.
+        """
+        if self.settings.store_url.startswith("s3://"):
+            store: Any = self.store
+            try:
+                await store.check()
+            except StoreConfigurationError as error:
+                if not isinstance(error.__cause__, StoreUnavailable):
+                    raise
+                logger.warning("%s", error, extra={"action": "store_away"})
 
     def run_background(self) -> None:
         """Renewal, events, cleaning and sweeps, each on its own."""
@@ -172,7 +189,7 @@ class Runtime(FleetClient):
             await asyncio.sleep(seconds)
             try:
                 await work()
-            except (BrokerUnavailable, StoreUnavailable) as error:
+            except (BrokerUnavailable, StoreUnavailable, StoreConfigurationError) as error:
                 logger.warning("%s", error, extra={"action": "background_retry"})
             except Exception:
                 logger.exception("background work failed", extra={"action": "background_failed"})
@@ -191,7 +208,7 @@ class Runtime(FleetClient):
                     if await self.redis.set(LIST_LOCK, "1", nx=True, px=5_000):
                         await sweep_inbox(self.fleet)
                     due = loop.time() + LIST_SECONDS
-            except (BrokerUnavailable, StoreUnavailable) as error:
+            except (BrokerUnavailable, StoreUnavailable, StoreConfigurationError, RedisError) as error:
                 logger.warning("%s", error, extra={"action": "sweep_retry"})
             except Exception:
                 logger.exception("the inbox sweep failed", extra={"action": "sweep_failed"})
