@@ -262,7 +262,9 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
         (
-            Option("--out", "directory to write to (default: the workflow's tests/)", "<dir>"),
+            Option(
+                "--out", "case file (*.test.yaml) or directory (default: the workflow's tests/)", "<path>"
+            ),
             _WORKFLOW_OPTION,
         ),
         workflow="option",
