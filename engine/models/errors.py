@@ -48,19 +48,20 @@ class ScriptedError(ArchmaxError):
 
 
 class ScriptExhausted(ArchmaxError):
-    """No unused answer of the script fits the request (09 §2)."""
+    """No unused answer of the script fits the request (09 §2). `refused` is the error answer the request ends with."""
 
     code: ClassVar[str] = "script-exhausted"
 
-    def __init__(self, role: str, workflow: str, state: str) -> None:
-        super().__init__(role, workflow, state)
-        self.role, self.workflow, self.state = role, workflow, state
+    def __init__(self, role: str, workflow: str, state: str, refused: str = "") -> None:
+        super().__init__(role, workflow, state, refused)
+        self.role, self.workflow, self.state, self.refused = role, workflow, state, refused
 
     @override
     def __str__(self) -> str:
+        after = f", after a call was answered with {self.refused!r}" if self.refused else ""
         return (
             f"script exhausted: no answer is left for role {self.role!r} of workflow {self.workflow!r} "
-            f"in state {self.state!r}"
+            f"in state {self.state!r}{after}"
         )
 
 

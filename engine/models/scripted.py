@@ -41,6 +41,8 @@ from engine.models.script import Answer, ModelScript, Request, ScriptedCall
 #: an answer is streamed in at most this many pieces, none shorter than `_PIECE`
 _PIECES = 32
 _PIECE = 12
+#: so many characters of an error answer are told when a script has nothing to say to it
+_REFUSED = 300
 
 
 class ScriptedChatModel(BaseChatModel):
@@ -134,7 +136,7 @@ class ScriptedChatModel(BaseChatModel):
         request = _request(scope, messages)
         answer = self.script.choose(request, scope.play.used)
         if answer is None:
-            exhausted = ScriptExhausted(scope.role, scope.workflow, scope.state)
+            exhausted = ScriptExhausted(scope.role, scope.workflow, scope.state, _refused(messages))
             scope.play.exhausted.append(str(exhausted))
             raise exhausted
         if answer.index >= 0:
@@ -172,6 +174,16 @@ def _request(scope: CallScope, messages: Sequence[BaseMessage]) -> Request:
         last_tool=tool,
         last_accepted=isinstance(last, ToolMessage) and _accepted(last),
     )
+
+
+def _refused(messages: Sequence[BaseMessage]) -> str:
+    """The last error answer among the results the request ends with, in brief: mostly why a script does not fit."""
+    for message in reversed(messages):
+        if not isinstance(message, ToolMessage):
+            break
+        if message.status == "error":
+            return " ".join(str(message.text).split())[:_REFUSED]
+    return ""
 
 
 def _accepted(result: ToolMessage) -> bool:

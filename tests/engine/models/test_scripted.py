@@ -169,6 +169,18 @@ async def test_a_request_nothing_fits_names_role_workflow_and_state() -> None:
     assert play.exhausted == [str(caught.value)]
 
 
+async def test_a_request_nothing_fits_tells_the_error_it_ends_with() -> None:
+    """Mostly a call of the script itself was refused, and its author has not foreseen it."""
+    asked = [
+        *ASKED,
+        AIMessage("", tool_calls=[{"name": "archmax_advance", "args": {}, "id": "c1"}]),
+        ToolMessage("Error: archmax_advance needs\na reason", tool_call_id="c1", status="error"),
+    ]
+    with pytest.raises(ModelCallError) as caught:
+        await call_model(model("[]\n"), asked, scope=CallScope("agent", "shop", "ask"), retry=FAST)
+    assert str(caught.value).endswith("with 'Error: archmax_advance needs a reason'")
+
+
 async def test_a_step_repeated_after_a_crash_gets_the_same_answer() -> None:
     """09 §2, In the fleet: what is used comes from the caller, never from the model's memory."""
     scripted = model("- text: one\n- text: two\n")
