@@ -22,7 +22,7 @@ from engine.governance.redaction import visibility
 from engine.governance.references import Unresolved, substitute, substitute_typed
 from engine.spec.model import State
 from engine.turn.context import MockResult, TurnContext, idempotency_key
-from engine.turn.ports import TurnFenced, TurnReleased
+from engine.turn.ports import NOT_THE_TURNS
 from engine.turn.tools import Tool, ToolCallContext
 
 #: characters of unreadable arguments quoted back to the model
@@ -217,7 +217,7 @@ async def run_tool(ctx: TurnContext, tool: Tool, call: Call) -> Result:
             if ctx.hooks is None
             else ctx.hooks.tool_call(tool, call, context)
         )
-    except (TurnFenced, TurnReleased):
+    except NOT_THE_TURNS:
         raise
     except ArchmaxError as error:
         return Result(f"Error: {error}", ok=False)

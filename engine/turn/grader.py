@@ -14,7 +14,6 @@ from core.jsontext import JsonObject
 from engine.delegation.calls import ChildCall
 from engine.delegation.dispatch import dispatch
 from engine.governance.names import GET_HISTORY
-from engine.models.errors import ModelCallError
 from engine.models.factory import requested_id
 from engine.models.scope import CallScope
 from engine.session.frames import Frame
@@ -25,6 +24,7 @@ from engine.turn.calls import Result, announce, judge, kind_of, run_tool, settle
 from engine.turn.clock import clock_line
 from engine.turn.context import TurnContext
 from engine.turn.model_step import usage_change
+from engine.turn.ports import NOT_THE_TURNS
 from engine.turn.prompt import grader_prompt, grader_task
 from engine.turn.rendering import with_images
 from engine.turn.scripts import service_automated, session_history
@@ -36,15 +36,17 @@ async def run_grader(ctx: TurnContext, state: State, frame_id: str) -> Ran:
         return Ran(error=f"grader state '{state.slug}' has no criteria (instructions)")
     frame = ctx.state.frames[frame_id]
     remaining = ctx.remaining_ms(state)
+    bound = asyncio.timeout(None if remaining is None else max(remaining, 0) / 1000)
     try:
-        async with asyncio.timeout(None if remaining is None else max(remaining, 0) / 1000):
+        async with bound:
             return await _loop(ctx, state, frame)
-    except TimeoutError:
-        return Ran(
-            error=f"grader state '{state.slug}' spent its budget of {state.budget.timeout_ms} ms (timeoutMs)"
-        )
-    except ModelCallError as error:
-        return Ran(error=f"grader state '{state.slug}': {error}")
+    except NOT_THE_TURNS:
+        raise
+    except Exception as error:
+        if isinstance(error, TimeoutError) and bound.expired():
+            why = f"spent its budget of {state.budget.timeout_ms} ms (timeoutMs)"
+            return Ran(error=f"grader state '{state.slug}' {why}")
+        return Ran(error=f"grader state '{state.slug}': {str(error) or type(error).__name__}")
 
 
 async def _loop(ctx: TurnContext, state: State, frame: Frame) -> Ran:

@@ -26,7 +26,7 @@ from engine.turn.context import TurnContext
 from engine.turn.model_step import agent_step, handoff_step, malformed_too_often, spent_time
 from engine.turn.moves import park_for_decision, route_failure, tell_parked
 from engine.turn.opening import open_turn
-from engine.turn.ports import Stop, TurnFenced, TurnReleased
+from engine.turn.ports import NOT_THE_TURNS, Stop, TurnFenced, TurnReleased
 from engine.turn.tool_step import run_batch
 from sandbox import HostAnswer
 
@@ -152,13 +152,11 @@ async def _drive(ctx: TurnContext, body: JsonObject, watch: _Watch) -> Settled |
             rec.add("step")
         try:
             await watch.step(_perform(ctx, step, body))
-        except (TurnFenced, TurnReleased, _Cut):
+        except (*NOT_THE_TURNS, _Cut):
             raise
         except ModelCallError as error:
             _fail(ctx, str(error), error)
         except Exception as error:
-            if getattr(error, "code", None) in ("store-unavailable", "etag-after-loss"):
-                raise
             _fail(ctx, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, error)
         if ctx.deferred:
             return await _suspend(ctx)

@@ -8,9 +8,10 @@ from typing import ClassVar, Protocol
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
+from storage.objects import StoreUnavailable
 from storage.sessionlog import TurnFenced
 
-__all__ = ["Stop", "TurnFenced", "TurnLog", "TurnReleased"]
+__all__ = ["NOT_THE_TURNS", "Stop", "TurnFenced", "TurnLog", "TurnReleased"]
 
 
 class Stop(StrEnum):
@@ -26,6 +27,10 @@ class TurnReleased(ArchmaxError):
     """The turn stopped at a commit because its process drains; it goes on elsewhere."""
 
     code: ClassVar[str] = "turn-released"
+
+
+#: errors that say nothing of the turn: it is left as it was committed, for whoever goes on with it
+NOT_THE_TURNS = (TurnFenced, TurnReleased, StoreUnavailable)
 
 
 class TurnLog(Protocol):

@@ -626,6 +626,33 @@ async def test_a_graders_calls_pass_through_the_wraps(bench: Make) -> None:
     assert second._seen[0].role == "grader"
 
 
+@pytest.mark.parametrize("error", [ValueError("no budget left"), TimeoutError("too slow")])
+async def test_what_a_middleware_raises_around_a_grader_fails_the_state(
+    bench: Make, error: Exception
+) -> None:
+    """03 §11.4: an automated state that threw takes its `on_error`; the turn goes on."""
+
+    @wrap_model_call
+    async def stop(request: Any, handler: Any) -> Any:
+        if "You judge work" in request.system_message.text:
+            raise error
+        return await handler(request)
+
+    b = bench(
+        """
+        states:
+          work: {triggers: {manual: {}}, type: grader, instructions: Judge., on_error: mend,
+                 transitions: [{to: mend, description: Good.}]}
+          mend: {}
+        """,
+        [AIMessage("mended")],
+        middleware=chain(stop),
+    )
+    outcome = await b.send()
+    assert (outcome.kind, outcome.state) == ("completed", "mend")
+    assert b.one("state-error-routed")["reason"] == f"grader state 'work': {error}"
+
+
 async def test_a_turn_taken_over_after_any_commit_keeps_what_middleware_counted(bench: Make) -> None:
     """Middleware state is part of the fold: a process that takes a turn over counts on."""
     for crash_at in range(1, 8):
