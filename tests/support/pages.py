@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +34,11 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def run_page(page: Path, folder: Path) -> str:
+def run_page(page: Path, folder: Path, env: Mapping[str, str] | None = None) -> str:
     """Everything a page shows, in one shell and one folder. Returns what its commands printed, both streams."""
     script = ["set -euo pipefail", "set -v"]
     for block in blocks(page):
-        if block.language in ("yaml", "js") and block.argument:
+        if block.language in ("yaml", "js", "python") and block.argument:
             path = folder / block.argument
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, "utf-8")
@@ -47,7 +48,7 @@ def run_page(page: Path, folder: Path) -> str:
     done = subprocess.run(
         ["bash", "-c", "\n".join(script)],
         cwd=folder,
-        env=command_environment({"PATH": path}),
+        env=command_environment({"PATH": path, **(env or {})}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -65,4 +66,4 @@ def broken_links(page: Path) -> list[str]:
     return [link for link in links if "://" not in link and not (page.parent / link).exists()]
 
 
-PAGES = (REPOSITORY / "README.md", REPOSITORY / "docs/quickstart.md", REPOSITORY / "docs/authors.md")
+PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
