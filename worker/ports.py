@@ -101,10 +101,10 @@ class Lease(Protocol):
     session: str
 
     def lost(self) -> bool:
-        """Whether a renewal found another's token. One that found none has taken it again.
+        """Whether a renewal found another's token. One that found none has taken it again, and is as good.
 
-        Also true when the process was frozen for longer than the lease lasts, until it has renewed. A Redis that is away takes
-        no lease: nobody else can take it either.
+        Also true when the process was frozen for longer than the lease lasts, unless a renewal finds that it still held on:
+        another may have had the session meanwhile. A Redis that is away is no reason: nobody else can take the lease either.
         """
         ...
 

@@ -50,14 +50,14 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); 
 redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
 return 1
 """
-# keys: lease, watch, cancel… · args: token, ttl ms, session
+# keys: lease, watch, cancel… · args: token, ttl ms, session · 0: another's, 1: still ours, 2: free, and ours again
 _RENEW = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[1] then return {0} end
+if held and held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
-return {1}
+return held and 1 or 2
 """
 # keys: lease, wake, watch, rest · args: token, session, watch ms or '', settled turn or '', rest ms
 # A sender's deadline stays: its message may still be on the way.
@@ -104,6 +104,8 @@ redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1] .. '.0')
 return 1
 """
 OVERDUE_LIMIT = 500
+#: what a renewal found
+_OURS, _FREE = 1, 2
 
 
 def lease_key(session: str) -> str:
@@ -288,8 +290,9 @@ class RedisLeases:
         begun_ms = self.tick()
         answers = iter(await self._ask(pipeline.execute()))
         for lease, numbers in asked:
-            mine = int(next(answers)[0])
-            if mine:
+            found = int(next(answers))
+            # Free after a freeze: another may have had it meanwhile. Free otherwise: Redis was away, or lost it.
+            if found == _OURS or (found == _FREE and self.woke_ms <= lease.renewed_ms):
                 lease.renewed_ms = begun_ms
             elif not lease.taken_over:
                 lease.taken_over = True
