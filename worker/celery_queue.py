@@ -29,8 +29,16 @@ class CeleryQueue:
     def __init__(self, app: Celery, redis: Redis, *, timeout_seconds: float = 1.0) -> None:
         self._app, self._redis, self._timeout_seconds = app, redis, timeout_seconds
         self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="archmax-send")
+        self._ping: asyncio.Task[None] | None = None
 
     async def alive(self) -> None:
+        """One ping answers for everyone who asks while it is on its way: a burst is no outage."""
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._ask())
+            self._ping.add_done_callback(_look_at)
+        await asyncio.shield(self._ping)
+
+    async def _ask(self) -> None:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 await self._redis.ping()
@@ -38,12 +46,13 @@ class CeleryQueue:
             raise BrokerUnavailable(f"the broker does not answer ({type(error).__name__})") from error
 
     async def send(self, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> None:
+        """Not waited for beyond the bound; what then still queues for a thread is sent all the same."""
         loop = asyncio.get_running_loop()
+        sent = loop.run_in_executor(self._threads, self._send, list(messages), delay_seconds, SENDER.get())
+        sent.add_done_callback(_look_at)
         try:
             async with asyncio.timeout(self._timeout_seconds + 0.5):
-                await loop.run_in_executor(
-                    self._threads, self._send, list(messages), delay_seconds, SENDER.get()
-                )
+                await asyncio.shield(sent)
         except (OperationalError, RedisError, OSError) as error:
             raise BrokerUnavailable(f"the broker does not take messages ({type(error).__name__})") from error
 
@@ -73,6 +82,12 @@ class CeleryQueue:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_at(done: asyncio.Future[None]) -> None:
+    """An error nobody waits for any more is told by what follows it."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _queue(message: Message) -> str:

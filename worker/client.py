@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -24,17 +24,23 @@ from worker.settings import FleetSettings
 from worker.tracing import Tracing, open_tracing
 from worker.webhooks import WebhookPoster
 
+#: connections to Redis of one client: what a burst needs more than these waits for one, and is not refused
+CONNECTIONS = 32
+
 
 def open_redis(settings: FleetSettings, *, socket_timeout_seconds: float | None = None) -> Redis:
     """A client for one event loop, bounded in time. One retry: a connection the server closed is not an outage."""
-    return Redis.from_url(
+    pool = BlockingConnectionPool.from_url(
         settings.redis_url.get_secret_value(),
+        max_connections=CONNECTIONS,
+        timeout=settings.redis_timeout_seconds,
         socket_timeout=socket_timeout_seconds or settings.redis_timeout_seconds,
         socket_connect_timeout=settings.redis_timeout_seconds,
         health_check_interval=10,
         retry=Retry(NoBackoff(), 1),
         decode_responses=True,
     )
+    return Redis.from_pool(pool)
 
 
 class FleetClient:
