@@ -78,7 +78,7 @@ def events_of(change: Mapping[str, Any], state: SessionState) -> list[JsonObject
         return [dict(change["e"])]
     if kind == "message":
         message = change["m"]
-        if message["role"] == "assistant" and message["text"].strip():
+        if message["role"] == "assistant" and message["text"].strip() and not message.get("seeded"):
             return [
                 {
                     "type": "agent-text",

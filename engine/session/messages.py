@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NOTE_TOOL = "archmax_note"
 MARK = "archmax"
 BLOCKED_MARK = "governance_blocked"
+#: content blocks that repeat a message's calls
+_CALL_BLOCKS = ("tool_use", "tool_call", "input_json_delta")
 #: `additional_kwargs` and `response_metadata` a provider needs to see again (reasoning signatures and the like)
 _KEPT_EXTRA = ("reasoning_content", "thinking", "refusal", "thought_signature")
 
@@ -103,12 +105,15 @@ def assistant_message(answer: AIMessage, *, taken_ids: Iterable[str] = ()) -> Js
             )
     text = well_formed(text_of(answer.content))
     message: JsonObject = {"role": "assistant", "id": answer.id or new_id("a"), "text": text}
-    if isinstance(answer.content, list) and any(
-        isinstance(block, Mapping)
-        and block.get("type") not in ("text", "tool_use", "tool_call", "input_json_delta")
-        for block in answer.content
-    ):
-        message["content"] = answer.content
+    if isinstance(answer.content, list):
+        # calls are kept above, under ids and arguments that may differ from what a provider's own blocks say
+        blocks = [
+            block
+            for block in answer.content
+            if not (isinstance(block, Mapping) and block.get("type") in _CALL_BLOCKS)
+        ]
+        if any(isinstance(block, Mapping) and block.get("type") != "text" for block in blocks):
+            message["content"] = blocks
     if calls:
         message["calls"] = calls
     extra = {key: answer.additional_kwargs[key] for key in _KEPT_EXTRA if answer.additional_kwargs.get(key)}

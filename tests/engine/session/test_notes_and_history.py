@@ -114,6 +114,22 @@ def test_ids_are_never_doubled_and_bad_text_is_made_whole() -> None:
     assert message["text"] == "�"
 
 
+def test_a_providers_own_call_blocks_never_contradict_the_calls() -> None:
+    """03 §14, H12: ids that were replaced and arguments that were refused stand in no other form beside the calls."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    content = [
+        thought,
+        {"type": "text", "text": "so"},
+        {"type": "tool_use", "id": "x", "name": "a", "input": {"n": 1}},
+    ]
+    answer = AIMessage(content, tool_calls=[{"name": "a", "args": {"n": 1}, "id": "x"}])
+    message = assistant_message(answer, taken_ids={"x"})
+    assert message["content"] == [thought, {"type": "text", "text": "so"}]
+    (shown,) = to_langchain(message)
+    assert isinstance(shown, AIMessage) and [call["id"] for call in shown.tool_calls] != ["x"]
+    assert "content" not in assistant_message(AIMessage(content[1:], tool_calls=answer.tool_calls))
+
+
 async def test_notes_are_no_part_of_the_reply_nor_of_the_calls_an_agent_made(bench: Make) -> None:
     """03 §12: in the outcome's messages they are marked; in `reply` they are not."""
     spec = """

@@ -217,6 +217,7 @@ async def test_earlier_messages_are_seeded_as_text_and_no_part_of_the_reply(benc
     assert [m["text"] for m in outcome.transcript] == ["hi", "hello", "go", "done"]
     assert outcome.reply == "done"
     assert [m.type for m in b.seen[0].messages] == ["system", "human", "ai", "human"]
+    assert [event["text"] for event in b.of("agent-text")] == ["done"]  # what another system said is no news
 
 
 async def test_a_start_without_a_message_opens_with_the_opening_note(bench: Make) -> None:
