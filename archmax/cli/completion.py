@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, Command, Option
+from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, Argument, Command, Option
 
 
 def _options(command: Command) -> tuple[Option, ...]:
@@ -99,6 +99,16 @@ def _zsh_option(option: Option) -> str:
     return _quote(spec)
 
 
+def _zsh_argument(command: Command, place: int, argument: Argument) -> str:
+    """Also for what cannot be completed: behind an argument it does not know, zsh offers no option any more."""
+    action = " "
+    if argument.choices or (place == 1 and _choices(command)):
+        action = f"({' '.join(argument.choices or _choices(command))})"
+    elif argument.name == "workflow":
+        action = "_archmax_slugs"
+    return _quote(f"{'*' if argument.rest else place}:{argument.name}:{action}")
+
+
 def zsh() -> str:
     lines = [
         "#compdef archmax",
@@ -119,10 +129,9 @@ def zsh() -> str:
     ]
     for command in COMMANDS:
         specs = [_zsh_option(option) for option in _options(command)]
-        if _choices(command):
-            specs.append(_quote(f"1:argument:({' '.join(_choices(command))})"))
-        elif _takes_slug(command):
-            specs.append(_quote("1:workflow:_archmax_slugs"))
+        specs += [
+            _zsh_argument(command, place, argument) for place, argument in enumerate(command.arguments, 1)
+        ]
         lines.append(f"    {command.name}) _arguments {' '.join(specs)} ;;")
     lines += [
         "  esac",

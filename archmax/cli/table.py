@@ -291,7 +291,8 @@ COMMANDS: tuple[Command, ...] = (
         "Other",
         "print a completion script for a shell",
         (Argument("shell", "which shell", choices=("bash", "zsh", "fish")),),
-        details='For bash: eval "$(archmax completion bash)". For fish: archmax completion fish | source.',
+        details='For bash: eval "$(archmax completion bash)"; zsh, behind compinit: source <(archmax completion zsh); '
+        "fish: archmax completion fish | source.",
     ),
     Command(
         "help",

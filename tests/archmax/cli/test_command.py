@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -140,4 +144,70 @@ def test_bash_completes_commands_options_choices_and_slugs_and_runs_nothing_it_f
     run = subprocess.run(["bash", "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stderr == ""
     assert run.stdout.split("\n") == ["decide", "mail shop", "--comment", "svg", "mail", "", ""]
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_zsh_completes_the_same(tmp_path: Path):
+    """In a shell of its own, on a pseudo-terminal: zsh completes nowhere else."""
+    if shutil.which("zsh") is None:
+        pytest.skip("needs zsh")
+    write_workflows(tmp_path, "shop", "mail")
+    (tmp_path / "_archmax").write_text(SCRIPTS["zsh"]())
+    (tmp_path / "setup.zsh").write_text(
+        "PS1='' RPS1=''\nautoload -Uz compinit\ncompinit -u -D\nsource ./_archmax\n"
+        "tell() { zle complete-word; print -r -- \"[$BUFFER]\" >> told; BUFFER='' }\n"
+        "zle -N tell\nbindkey '^T' tell\n"
+    )
+    lines = {
+        "archmax dec": "archmax decide ",
+        "archmax run ma": "archmax run mail ",
+        "archmax decide s1 --c": "archmax decide s1 --comment ",
+        "archmax graph --format s": "archmax graph --format svg ",
+        "archmax sessions --workflow m": "archmax sessions --workflow mail ",
+        "archmax help va": "archmax help validate ",
+        "archmax completion f": "archmax completion fish ",
+    }
+    typed = "source ./setup.zsh\n" + "".join(f"{line}\x14" for line in lines) + "exit\n"
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        cwd=tmp_path,
+        env=command_environment({"TERM": "xterm"}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as shell:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        with contextlib.suppress(OSError):  # Linux says so when the shell is gone
+            while os.read(ours, 65536):
+                pass
+        assert shell.wait(60) == 0
+    os.close(ours)
+    told = (tmp_path / "told").read_text().splitlines()
+    assert dict(zip(lines, told, strict=True)) == {line: f"[{done}]" for line, done in lines.items()}
+
+
+def test_fish_completes_the_same(tmp_path: Path):
+    if shutil.which("fish") is None:
+        pytest.skip("needs fish")
+    write_workflows(tmp_path, "shop", "mail", "$(touch pwned)")
+    (tmp_path / "archmax.fish").write_text(SCRIPTS["fish"]())
+    probe = """
+        source ./archmax.fish
+        for line in "archmax dec" "archmax run ma" "archmax decide s1 --c" "archmax graph --format s" \
+                    "archmax sessions --workflow m" "archmax help va" "archmax completion f"
+            echo (complete -C $line | string replace -r '\\t.*' '' | string join ' ')
+        end
+    """
+    run = subprocess.run(
+        ["fish", "--no-config", "-c", probe],
+        cwd=tmp_path,
+        env=command_environment({"HOME": str(tmp_path)}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.splitlines() == ["decide", "mail", "--comment", "svg", "mail", "validate", "fish"]
     assert not (tmp_path / "pwned").exists()
