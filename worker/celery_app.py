@@ -21,6 +21,8 @@ ENQUEUE_TASK = "archmax.turn.enqueue"
 SHARED_QUEUE = "archmax.shared"
 #: `send_task("archmax.turn.enqueue", …)` from any Celery producer
 INTAKE_QUEUE = "archmax.intake"
+#: nobody sends here: what a worker takes that has nothing to take yet
+IDLE_QUEUE = "archmax.idle"
 _VISIBILITY_SECONDS = 3600
 
 
@@ -55,6 +57,9 @@ def queues_taken(chosen: str | None, workflows: list[str]) -> list[str]:
         wanted = not named or any(fnmatchcase(workflow, glob) for glob in named)
         return wanted and not any(fnmatchcase(workflow, glob) for glob in excluded)
 
+    if not workflows:
+        # a workspace that is not there (yet): this worker would fail every turn it took over
+        return []
     names = queues_of([workflow for workflow in workflows if taken(workflow)])
     return [name for name in names if name not in (SHARED_QUEUE, INTAKE_QUEUE)] if named else names
 

@@ -222,6 +222,8 @@ class Queues:
     up: bool = False
     depth: dict[str, int] = field(default_factory=dict)
     age_seconds: dict[str, float] = field(default_factory=dict)
+    #: how far this host's clock is ahead of the broker's, which is the fleet's
+    clock_offset_seconds: float = 0.0
 
 
 async def look_at_queues(redis: Redis, names: Sequence[str]) -> Queues:
@@ -236,7 +238,7 @@ async def look_at_queues(redis: Redis, names: Sequence[str]) -> Queues:
     except (RedisError, OSError):
         return Queues()
     now_ms = int(seconds) * 1000 + int(micros) // 1000
-    queues = Queues(up=True)
+    queues = Queues(up=True, clock_offset_seconds=time.time() - now_ms / 1000)
     for name, depth, oldest in zip(names, found[::2], found[1::2], strict=True):
         queues.depth[name] = int(depth)
         queues.age_seconds[name] = _age_seconds(oldest, now_ms)
@@ -272,6 +274,12 @@ class QueueCollector(Collector):
             age.add_metric([name], queues.age_seconds[name])
         yield depth
         yield age
+        offset = GaugeMetricFamily(
+            "archmax_clock_offset_seconds", "Seconds this host's clock is ahead of Redis'.", labels=()
+        )
+        if queues.up:
+            offset.add_metric([], queues.clock_offset_seconds)
+        yield offset
 
 
 class StoreWatch:

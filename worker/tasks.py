@@ -13,7 +13,7 @@ from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 from storage.objects import StoreUnavailable
-from worker.celery_app import ENQUEUE_TASK, TURN_TASK, create_app
+from worker.celery_app import ENQUEUE_TASK, IDLE_QUEUE, TURN_TASK, create_app
 from worker.celery_queue import SENDER
 from worker.enqueue import enqueue
 from worker.ports import BrokerUnavailable
@@ -61,7 +61,9 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
     consumed = set(process.queues)
     process.show_alive()
     if not process.runtime.workflows:
-        logger.warning("no workflow under %s", settings.root, extra={"action": "workspace_empty"})
+        logger.warning(
+            "no workflow under %s: nothing is taken", settings.root, extra={"action": "workspace_empty"}
+        )
     steps: Any = app.steps
     steps["consumer"].add(process.runtime.pulse.step())
     app.conf.task_queues = None
@@ -87,7 +89,7 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
     worker = app.Worker(
         pool="threads",
         concurrency=settings.concurrency,
-        queues=",".join(sorted(consumed)),
+        queues=",".join(sorted(consumed) or [IDLE_QUEUE]),
         loglevel=settings.log_level.upper(),
         without_mingle=True,
         without_gossip=True,

@@ -148,6 +148,7 @@ async def test_a_queue_tells_how_many_wait_and_for_how_long(worker_fleet: Worker
     await until(older, what="the oldest message to grow old")
     queues = await look_at_queues(worker_fleet.client.redis, names)
     assert queues.depth == {turn_queue("marks"): 2, child_queue("marks"): 0}
+    assert abs(queues.clock_offset_seconds) < 60, "one machine, one clock"
     assert queues.age_seconds[child_queue("marks")] == 0
     # what another Celery producer sent says nothing of its age
     await worker_fleet.client.redis.rpush(
@@ -164,10 +165,17 @@ async def test_a_broker_that_is_away_gives_no_stale_numbers() -> None:
         assert await look_at_queues(client.redis, ["x"]) == Queues()
     finally:
         await client.close()
-    (up, depth, age) = list(QueueCollector(Queues).collect())
+    (up, depth, age, offset) = list(QueueCollector(Queues).collect())
     assert [sample.value for sample in up.samples] == [0.0]
     assert not depth.samples
     assert not age.samples
+    assert not offset.samples
+
+
+def test_a_clock_that_is_ahead_of_the_fleets_is_told() -> None:
+    told = Queues(up=True, clock_offset_seconds=75.5)
+    (*_, offset) = list(QueueCollector(lambda: told).collect())
+    assert [sample.value for sample in offset.samples] == [75.5]
 
 
 async def test_the_store_is_told_up_only_while_it_answers(tmp_path: Path) -> None:
@@ -300,6 +308,12 @@ def test_an_exporter_takes_the_next_free_port_and_gives_it_back() -> None:
 )
 def test_a_worker_takes_the_queues_of_the_workflows_it_is_told(chosen: str | None, taken: set[str]) -> None:
     assert set(queues_taken(chosen, ["a", "b-1"])) == taken
+
+
+def test_a_worker_without_a_workspace_takes_nothing_over() -> None:
+    """It would fail every turn it took, and the shared queue brings it those of all workflows."""
+    assert queues_taken(None, []) == []
+    assert queues_taken("!a", []) == []
 
 
 def known_names() -> set[str]:
