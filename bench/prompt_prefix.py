@@ -2,7 +2,7 @@
 
     .venv/bin/python -m bench.prompt_prefix [workspace]
 
-Default workspace: `examples/refund`. The target is 12,000 characters for a workflow's busiest state.
+Default workspace: the reference workspace, `examples/order-desk`. The target is 12,000 characters for a workflow's busiest state.
 """
 
 from __future__ import annotations
@@ -47,15 +47,19 @@ def prefix_of(assembly: Assembly) -> Prefix:
     return Prefix(assembly.spec.slug, busiest, len(assembly.static_prompt), sizes[busiest])
 
 
+def prefixes(root: Path) -> list[Prefix]:
+    """The prefix of every workflow of a workspace."""
+    wiring = wire(root, models=ModelFactory(), sandbox=Sandbox())
+    return [prefix_of(assemble(wiring, slug)) for slug in list_workflows(DirectoryTree(root))]
+
+
 def main(root: Path) -> None:
-    for slug in list_workflows(DirectoryTree(root)):
-        wiring = wire(root, models=ModelFactory(), sandbox=Sandbox())
-        prefix = prefix_of(assemble(wiring, slug))
+    for prefix in prefixes(root):
         print(
-            f"{slug}: static prompt {prefix.static} + tools of {prefix.state!r} {prefix.tools}"
+            f"{prefix.workflow}: static prompt {prefix.static} + tools of {prefix.state!r} {prefix.tools}"
             f" = {prefix.total} characters (target {TARGET})"
         )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "examples/refund"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "examples/order-desk"))

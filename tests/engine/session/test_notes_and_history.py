@@ -117,7 +117,7 @@ def test_ids_are_never_doubled_and_bad_text_is_made_whole() -> None:
 def test_a_providers_own_call_blocks_never_contradict_the_calls() -> None:
     """03 §14, H12: ids that were replaced and arguments that were refused stand in no other form beside the calls."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    content = [
+    content: list[str | dict[str, Any]] = [
         thought,
         {"type": "text", "text": "so"},
         {"type": "tool_use", "id": "x", "name": "a", "input": {"n": 1}},

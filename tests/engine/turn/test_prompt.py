@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from langchain_core.messages import AIMessage
 
-from bench.prompt_prefix import TARGET, prefix_of
+from bench.prompt_prefix import TARGET, prefixes
 from engine.governance.zones import MountPrefixes
 from engine.turn.clock import clock_line
 from engine.turn.platform_prompt import PLATFORM_PROMPT, for_session
 from engine.turn.prompt import zones_block
 from engine.workspace.memory_backend import MemoryBackend
+from tests.support.command import REPOSITORY
 from tests.support.engine import Bench, bench
 
 __all__ = ["bench"]
@@ -466,7 +467,9 @@ async def test_a_cases_clock_is_what_prompts_say(bench: Make) -> None:
 # -- size ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_prefix_of_a_small_workspace_stays_small(bench: Make) -> None:
-    """Tool schemas and static prompt are paid for by every session: a budget, in characters."""
-    prefix = prefix_of(bench(LOANS, "[]").agent.assembly)
-    assert prefix.total <= TARGET, f"{prefix}"
+@pytest.mark.parametrize("workspace", ["order-desk", "refund"])
+def test_the_prefix_of_a_reference_workspace_stays_small(workspace: str) -> None:
+    """03 §17: tool schemas and static prompt are paid for by every session: a budget, in characters."""
+    found = prefixes(REPOSITORY / "examples" / workspace)
+    assert found
+    assert [prefix for prefix in found if prefix.total > TARGET] == []
