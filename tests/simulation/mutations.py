@@ -130,6 +130,24 @@ def _local_without_number() -> AbstractContextManager[Any]:
     return patch.object(LogStore, "create", create)
 
 
+@contextmanager
+def _forget_lost_messages() -> Generator[None]:
+    """§2, §6: whichever message arrives clears the deadline of one that was lost, and listings pass over a session whose
+    turn has ended also when a later entry is there. Either alone makes the other good."""
+    take, may_send = Redis.take, Redis.may_send
+
+    def forgetful(self: Redis, session: str, n: int) -> int | None:
+        for message in [message for message in self.sent if message[0] == session]:
+            del self.sent[message]
+        return take(self, session, n)
+
+    def blind(self: Redis, session: str, newest: int) -> bool:
+        return may_send(self, session, min(newest, self.rest.get(session, (newest, 0))[0]))
+
+    with patch.object(Redis, "take", forgetful), patch.object(Redis, "may_send", blind):
+        yield
+
+
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "takeover without seals": _skip_seals,
     "records written over": _write_over,
@@ -142,6 +160,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "dues not repeated": _forget_dues,
     "suspended parent not pumped": _start_one_child,
     "local turn without a number": _local_without_number,
+    "lost messages forgotten": _forget_lost_messages,
 }
 
 

@@ -8,7 +8,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.mutations import MUTATIONS, mutated
 from tests.simulation.story import SeedFailed, play
 
-_SEEDS = 1_500
+_SEEDS = 2_000
 _BATCH = 100
 #: worlds that bring out a rule whose absence does harm only in rare ones
 _HARD = {
@@ -17,6 +17,7 @@ _HARD = {
     "slow accept trusted": Faults(freeze=0.2, latency=20),
     "dues not repeated": Faults(crash=0.04),
     "suspended parent not pumped": Faults(crash=0.04, message_lost=0.4),
+    "lost messages forgotten": Faults(message_lost=0.4),
     "local turn without a number": Faults(latency=200),
 }
 
