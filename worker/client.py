@@ -26,6 +26,8 @@ from worker.webhooks import WebhookPoster
 
 #: connections to Redis of one client: what a burst needs more than these waits for one, and is not refused
 CONNECTIONS = 32
+#: for how long; each command is bounded by itself
+CONNECTION_WAIT_SECONDS = 20.0
 
 
 def open_redis(settings: FleetSettings, *, socket_timeout_seconds: float | None = None) -> Redis:
@@ -33,7 +35,7 @@ def open_redis(settings: FleetSettings, *, socket_timeout_seconds: float | None 
     pool = BlockingConnectionPool.from_url(
         settings.redis_url.get_secret_value(),
         max_connections=CONNECTIONS,
-        timeout=settings.redis_timeout_seconds,
+        timeout=CONNECTION_WAIT_SECONDS,
         socket_timeout=socket_timeout_seconds or settings.redis_timeout_seconds,
         socket_connect_timeout=settings.redis_timeout_seconds,
         health_check_interval=10,
