@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.workers import WorkerFleet, until
 from worker.health import BEAT_SECONDS, ConsumerPulse, Heartbeat, touch
-from worker.ports import BrokerUnavailable
+from worker.ports import BrokerUnavailable, Message
 
 
 class Broker:
@@ -98,3 +98,21 @@ async def test_a_working_worker_keeps_its_heartbeat_fresh(worker_fleet: WorkerFl
     await until(file.exists, what="the heartbeat")
     first = file.stat().st_mtime_ns
     await until(lambda: file.stat().st_mtime_ns > first, what="the next beat")
+
+
+async def test_a_worker_whose_workspace_is_not_there_yet_takes_nothing_until_it_is(
+    worker_fleet: WorkerFleet,
+) -> None:
+    """It would fail every turn that the shared queue brings it."""
+    workflow = "title: W\ninstructions: x\nstates: { a: { triggers: { manual: }, instructions: x } }\n"
+    worker = worker_fleet.start_worker()
+    await worker_fleet.ready(worker)
+    assert "no workflow under" in worker.log
+    await worker_fleet.send("s", "w")
+    # what the sweep does, which does not know the workflow
+    await worker_fleet.client.queue.send([Message("s", 0)])
+    assert await worker_fleet.client.redis.llen("archmax.shared") == 1
+    assert await worker_fleet.ended("s", 1) is None
+    worker_fleet.write({"workflows/w/workflow.yaml": workflow, "model.yaml": "- text: done\n"})
+    end = await worker_fleet.settled("s")
+    assert end.outcome["kind"] == "completed", end.outcome
