@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from core.jsontext import Json, JsonObject
+from core.jsontext import Json
 from core.jsontext import text as json_text
 from engine.cases.document import Mock
 from engine.cases.matching import partial_match
@@ -36,31 +35,3 @@ def find_mock(
 def mocked_text(mock: Mock) -> str:
     """What an ordinary tool's call is answered."""
     return mock.result if isinstance(mock.result, str) else json_text(mock.result)
-
-
-@dataclass(frozen=True, slots=True)
-class MockedChild:
-    """What a mocked sub-workflow comes to. With `error` the call fails as a rejected child would."""
-
-    message: str = ""
-    returns: JsonObject | None = None
-    error: str | None = None
-
-
-def mocked_child(mock: Mock) -> MockedChild:
-    """`result` read as a delegation's answer (06 §8.1)."""
-    result = mock.result
-    if isinstance(result, str):
-        return MockedChild(message=result)
-    if isinstance(result, dict) and "error" in result:
-        return MockedChild(error=_words(result["error"]))
-    if isinstance(result, dict) and result.keys() <= {"message", "returns"}:
-        returns = result.get("returns")
-        if returns is None or isinstance(returns, dict):
-            message = result.get("message")
-            return MockedChild("" if message is None else _words(message), returns)
-    return MockedChild(message=json_text(result))
-
-
-def _words(value: Json) -> str:
-    return value if isinstance(value, str) else json_text(value)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.jsontext import JsonObject, text
+from core.jsontext import JsonObject
 from core.paths import canonical
 from engine.delegation.answers import (
     failure_text,
@@ -19,6 +19,7 @@ from engine.delegation.answers import (
     success_text,
 )
 from engine.delegation.calls import ChildCall, new_child
+from engine.delegation.mocks import mocked_child
 from engine.errors import SubWorkflowError
 from engine.governance.names import delegation_target
 from engine.governance.references import Unresolved, substitute_typed
@@ -137,28 +138,20 @@ def answer_mock(
     ctx: TurnContext, call: Call, target: Target, arguments: JsonObject, mock: MockResult
 ) -> Result:
     """A mocked delegation: events and trail as for a real child, no session, no number (04 §10, 06 §8.1)."""
-    workflow, value = target.workflow, mock.value
+    workflow, child = target.workflow, mocked_child(mock.value)
     dispatch_id = f"mock-{uuid.uuid4().hex[:12]}"
     start_event(ctx, workflow, dispatch_id, call.id)
-    declared = [entry.name for entry in target.trigger.returns] if target.trigger is not None else []
+    trigger = target.trigger
+    declared = [entry.name for entry in trigger.returns] if trigger is not None else list(child.returns)
+    issues = signature_value_issues(trigger.returns if trigger is not None else (), child.returns)
+    wrong = [issue.message for issue in issues if issue.kind == "invalid"]
     answer: JsonObject
-    if isinstance(value, dict) and "error" in value:
-        said = value["error"] if isinstance(value["error"], str) else text(value["error"])
-        answer = {"kind": "rejected", "reason": said}
+    if child.error is not None:
+        answer = {"kind": "rejected", "reason": child.error}
+    elif wrong:
+        answer = {"kind": "rejected", "invalidReturn": True, "reason": "; ".join(wrong)}
     else:
-        if _is_answer(value):
-            message, returns = value.get("message") or "", value.get("returns") or {}
-        else:
-            message, returns = (value if isinstance(value, str) else text(value)), {}
-        if target.trigger is None:
-            declared = list(returns)
-        issues = signature_value_issues(target.trigger.returns if target.trigger is not None else (), returns)
-        wrong = [issue.message for issue in issues if issue.kind == "invalid"]
-        answer = (
-            {"kind": "rejected", "invalidReturn": True, "reason": "; ".join(wrong)}
-            if wrong
-            else {"kind": "completed", "message": str(message), "returns": returns}
-        )
+        answer = {"kind": "completed", "message": child.message, "returns": child.returns}
     where = ctx.state.position or ""
     entry = {
         "dispatchId": dispatch_id,
@@ -180,15 +173,6 @@ def answer_mock(
         record_failure(ctx, entry, message)
     result_event(ctx, workflow, dispatch_id, call.id, "error", reason=message)
     return Result(message, ok=False)
-
-
-def _is_answer(value: Any) -> bool:
-    """Whether a mock's result is written as a child's answer: `{message?, returns?}`."""
-    return (
-        isinstance(value, dict)
-        and set(value) <= {"message", "returns"}
-        and isinstance(value.get("returns") or {}, dict)
-    )
 
 
 async def dispatch(

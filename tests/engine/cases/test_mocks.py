@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from engine.cases.document import Mock
-from engine.cases.mocks import MockedChild, find_mock, mocked_child, mocked_text
+from engine.cases.mocks import find_mock, mocked_text
+from engine.delegation.mocks import MockedChild, mocked_child
 
 
 def test_the_first_matching_entry_in_document_order_wins() -> None:
@@ -64,4 +65,4 @@ def test_a_result_is_the_tools_text_or_compact_json(result: Any, text: str) -> N
 )
 def test_a_mocked_sub_workflow_answers_as_its_result_says(result: Any, child: MockedChild) -> None:
     """06 §8.1."""
-    assert mocked_child(Mock("archmax_workflow_child", None, result)) == child
+    assert mocked_child(result) == child
