@@ -14,9 +14,11 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
+from kombu.transport.redis import Channel
 
 from tests.support.redis import RestartableRedis
 from tests.support.workers import WorkerFleet, until
+from worker.celery_app import create_app
 from worker.ports import BrokerUnavailable, Message
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -34,7 +36,7 @@ states:
     instructions: Say so.
 """
 MODEL = """
-- { when_state: work, when_contains: "long", after_tool: quick, tool_calls: [ { name: slow, args: { ref: two, seconds: 4 } } ] }
+- { when_state: work, when_contains: "long", after_tool: quick, tool_calls: [ { name: slow, args: { ref: two, seconds: 6 } } ] }
 - { when_state: work, after_tool: quick, tool_calls: [ { name: slow, args: { ref: two, seconds: 0.3 } } ] }
 - { when_state: work, after_tool: slow, tool_calls: [ { name: archmax_advance, args: { to: done, reason: marks } } ] }
 - { when_state: work, tool_calls: [ { name: quick, args: { ref: one } } ] }
@@ -191,6 +193,27 @@ async def test_messages_that_come_doubled_early_and_out_of_order_change_nothing(
     state = await fleet.state(session)
     people = [message["text"] for message in state.messages if message["role"] == "user"]
     assert people == ["long", "go on", "and on"]
+
+
+async def test_a_message_given_out_again_while_its_turn_runs_changes_nothing(fleet: WorkerFleet) -> None:
+    """Known fault H1: what kombu does with a message that is not acknowledged within the visibility timeout."""
+    session = new_session()
+    await fleet.send(session, "marks", "long")
+    await began(fleet, session)
+
+    def received() -> int:
+        return sum(worker.log.count(f"Task archmax.turn[{session}.1:") for worker in fleet.workers)
+
+    assert received() == 1
+    app = create_app(fleet.settings)
+    with app.connection_for_write() as connection:
+        channel = connection.default_channel
+        assert isinstance(channel, Channel)
+        for tag in await fleet.client.redis.hkeys("unacked"):
+            channel.qos.restore_by_tag(tag)
+    await until(lambda: received() > 1, seconds=30, what="the message to come again")
+    assert marks_of(fleet, session) == {"quick:one": 1, "begin:two": 1}, "the first holder is still at it"
+    await check_once(fleet, session)
 
 
 async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_wakes(fleet: WorkerFleet) -> None:

@@ -122,12 +122,13 @@ async def test_a_turn_taken_over_gets_no_new_deadline(worker_fleet: WorkerFleet)
 
 async def test_a_draining_worker_hands_its_turn_on_after_the_step_it_is_in(worker_fleet: WorkerFleet) -> None:
     """Design "Drain": TERM stops the turn at its next commit, interrupts no call, and counts as no death (H26)."""
-    worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": MODEL})
+    script = MODEL.replace("seconds: 4", "seconds: 20")
+    worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": script})
     first = worker_fleet.start_worker()
     await worker_fleet.ready(first)
     await worker_fleet.send("s", "marks")
     await until(lambda: "begin:three" in worker_fleet.marked())
-    code = await asyncio.to_thread(first.terminate, 40)
+    code = await asyncio.to_thread(first.terminate, 90)
     assert code == 0, first.log
     assert worker_fleet.marked().count("end:three") == 1
     second = worker_fleet.start_worker()

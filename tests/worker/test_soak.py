@@ -1,4 +1,4 @@
-"""Two minutes of the soak; `make soak` runs it for longer."""
+"""Two minutes of the soak, which the whole check runs as `make soak MINUTES=2`; marked `long` to keep the suite quick."""
 
 from __future__ import annotations
 
