@@ -12,8 +12,14 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from typing_extensions import override
 
+from core.errors import ArchmaxError
 from core.jsontext import Json, JsonObject, dumps, loads
-from engine.errors import SessionNotResumableError, UnknownTriggerError
+from engine.errors import (
+    SessionNotAwaitingInputError,
+    SessionNotParkedError,
+    SessionNotResumableError,
+    UnknownTriggerError,
+)
 from engine.governance.machine import Machine
 from engine.host.artifacts import runtime_contract
 from engine.host.driver import InlineDriver, TurnOptions
@@ -30,6 +36,7 @@ from engine.turn.inputs import check_input, check_seeds
 from engine.turn.recorder import EventStream
 from engine.workspace.session_id import is_child_session_of, mint_session_id, require_session_id
 from sandbox import Sandbox
+from storage.local import HeldLocally
 
 #: the session of a raw `invoke` that names none (05 §2)
 DEFAULT_SESSION = "__default__"
@@ -267,9 +274,16 @@ class Agent:
             )
         # what will be stored is what is run: nothing that JSON cannot hold gets in
         stored: JsonObject = body if "history" in body else loads(dumps(body))
-        outcome, _ = await self.driver.run(
-            self.assembly, session_id, stored, options or self._configured(None)
-        )
+        try:
+            outcome, _ = await self.driver.run(
+                self.assembly, session_id, stored, options or self._configured(None)
+            )
+        except SessionNotResumableError as busy:
+            if isinstance(busy.__cause__, HeldLocally) and body["kind"] != "message":
+                raise _lost_race(session_id, body["kind"]) from None
+            raise
+        if outcome.kind == "refused":  # another turn came between the check above and this one
+            check_input(self.assembly.spec, await self.folder.load(session_id), body, session_id=session_id)
         if outcome.usage is not None:
             self._usage[session_id] = outcome.usage
             self._usage.move_to_end(session_id)
@@ -396,6 +410,12 @@ class _Both(EventStream):
     ) -> None:
         super().emit(event, session_id=session_id, dispatch_id=dispatch_id, recorded=recorded)
         self._other.emit(event, session_id=session_id, dispatch_id=dispatch_id, recorded=recorded)
+
+
+def _lost_race(session_id: str, kind: str) -> ArchmaxError:
+    """What a resume is told that found another turn at work: the park it meant is taken (05 §8)."""
+    error = SessionNotAwaitingInputError if kind == "delivery" else SessionNotParkedError
+    return error(session_id, "running")
 
 
 def _given(session_id: str | None) -> str:

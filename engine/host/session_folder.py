@@ -129,7 +129,7 @@ class SessionFolder:
                 finally:
                     self._held.discard(session_id)
         except HeldLocally as refused:
-            raise SessionNotResumableError(session_id, "running", str(refused)) from None
+            raise SessionNotResumableError(session_id, "running", str(refused)) from refused
 
     def holds(self, session_id: str) -> bool:
         """Whether this process is at work on the session."""

@@ -13,6 +13,8 @@ from langchain_core.messages import AIMessage
 
 from engine.errors import (
     InvalidSessionPathError,
+    SessionNotAwaitingInputError,
+    SessionNotParkedError,
     SessionNotResumableError,
     SessionStoreIdError,
     UnknownSessionTriggerError,
@@ -20,9 +22,11 @@ from engine.errors import (
 )
 from engine.host.agent import Agent
 from engine.host.backend_store import BackendObjectStore
+from engine.host.session_folder import SessionFolder
 from engine.host.stores import create_filesystem_session_store, create_memory_session_store
 from engine.models.errors import ModelCallError
 from engine.session.notes import messages_since
+from engine.session.outcome import Outcome
 from engine.turn.recorder import EventStream
 from engine.workspace.memory_backend import MemoryBackend
 from engine.workspace.seed import SeedPathError
@@ -173,6 +177,51 @@ async def test_an_error_before_the_turn_comes_out_of_the_stream(bench: Make) -> 
     with pytest.raises(UnknownTriggerError):
         async for _ in b.agent.stream({"message": "go", "trigger": "nothing"}, "s1"):
             pass
+
+
+WAITING = """
+states:
+  work: {triggers: {manual: {}}, transitions: [{to: check, description: Ready.}]}
+  check: {type: human, transitions: [{to: done, description: Good.}, {to: work, description: Again.}]}
+  done: {}
+"""
+
+
+async def test_of_two_resumes_that_race_for_one_park_exactly_one_wins(bench: Make) -> None:
+    """05 §8: the loser gets the typed "not parked" error, whether the winner is still at work or done."""
+    b = bench(WAITING, [advance("check"), AIMessage("look"), AIMessage("done")])
+    await b.send()
+    one, other = await asyncio.gather(b.decide("done"), b.decide("work"), return_exceptions=True)
+    assert isinstance(one, Outcome) and one.state == "done"
+    assert isinstance(other, SessionNotParkedError) and other.status == "running"
+
+    b = bench(WAITING, [call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("done")])
+    await b.send()
+    one, other = await asyncio.gather(b.deliver("a"), b.deliver("b"), return_exceptions=True)
+    assert isinstance(one, Outcome) and one.kind == "completed"
+    assert isinstance(other, SessionNotAwaitingInputError)
+
+
+async def test_a_resume_another_turn_came_before_is_refused_by_type(bench: Make) -> None:
+    """03 §2.3: checked again when its turn comes, and told the same way."""
+    b = bench(WAITING, [advance("check"), AIMessage("look"), AIMessage("done")])
+    await b.send()
+
+    class Late(SessionFolder):
+        """Another turn is over between the check and the turn itself."""
+
+        async def load(self, session_id: str) -> Any:
+            state = await super().load(session_id)
+            if not held:
+                held.append(session_id)
+                await b.decide("done")
+            return state
+
+    held: list[str] = []
+    late = Agent(b.agent.assembly, Late(b.store), EventStream(None))
+    with pytest.raises(SessionNotParkedError):
+        await late.decide("s1", "done")
+    assert (await b.state()).position == "done"
 
 
 async def test_a_raw_turn_that_throws_is_stored_as_failed_and_raises_what_was_thrown(bench: Make) -> None:
