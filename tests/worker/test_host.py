@@ -16,8 +16,9 @@ from core.errors import ArchmaxError
 from engine.errors import HostError
 from engine.host.stores import create_memory_session_store
 from engine.turn.assembly import assemble
-from sandbox import Sandbox
+from sandbox import HostSandbox, Sandbox
 from tests.support.engine import RawModel
+from tests.support.second_runtime import SecondRuntime
 from worker.host import KEYWORDS, HostContext, Purpose, load_host, session_store, wire_fleet
 from worker.settings import FleetSettings, ModelEnvironment
 from worker.zone import local_zone
@@ -149,6 +150,16 @@ async def test_a_hosts_mounts_replace_the_default_table(root: Path, sandbox: San
     replaced = await wire_fleet(settings(root), ModelEnvironment(), {"mounts": {}}, sandbox)
     assert replaced.options.persona is None
     assert replaced.mount_table.mounts == {}
+
+
+async def test_a_hosts_runtime_serves_a_fleets_scripts(root: Path, sandbox: Sandbox) -> None:
+    """Ruling 18, 03 §19.6: the keyword means what it means in `create_agent`."""
+    runtime = SecondRuntime()
+    wiring = await wire_fleet(settings(root), ModelEnvironment(), {"sandbox_runtime": runtime}, sandbox)
+    assert isinstance(wiring.sandbox, HostSandbox) and wiring.sandbox.runtime is runtime
+    assert (await wire_fleet(settings(root), ModelEnvironment(), {}, sandbox)).sandbox is sandbox
+    with pytest.raises(TypeError, match="sandbox_runtime"):
+        await wire_fleet(settings(root), ModelEnvironment(), {"sandbox_runtime": object()}, sandbox)
 
 
 async def test_a_fleets_sessions_lie_in_the_fleets_store(root: Path) -> None:
