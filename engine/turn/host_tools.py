@@ -7,9 +7,11 @@ One that takes too long is cut off, and so is one whose turn is: what it does ab
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -86,6 +88,8 @@ def host_tool(tool: BaseTool, timeout_ms: int) -> Tool:
 
 
 def _host_run(tool: BaseTool, timeout_ms: int) -> ToolRun:
+    _evaluate_annotations(tool)
+
     async def run(args: JsonObject, context: ToolCallContext) -> ToolResult:
         token = current_call.set(context)
         try:
@@ -100,6 +104,21 @@ def _host_run(tool: BaseTool, timeout_ms: int) -> ToolRun:
         return ToolResult(result_text(answer))
 
     return run
+
+
+def _evaluate_annotations(tool: BaseTool) -> None:
+    """Evaluate text annotations of what the tool runs, once: LangChain does so, with a compilation each, at every call."""
+    for function in (
+        type(tool)._run,
+        type(tool)._arun,
+        getattr(tool, "func", None),
+        getattr(tool, "coroutine", None),
+    ):
+        if isinstance(function, FunctionType) and any(
+            isinstance(annotation, str) for annotation in function.__annotations__.values()
+        ):
+            with contextlib.suppress(Exception):  # a name that is imported for type checkers alone
+                function.__annotations__ = get_type_hints(function, include_extras=True)
 
 
 async def _bounded(work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
