@@ -2,6 +2,7 @@
 #
 #   docker build -t archmax-fleet:0.1.0 .
 
+# by version; to pin by digest as well, build with --build-arg PYTHON=3.11.14-slim-bookworm@sha256:<yours>
 ARG PYTHON=3.11.14-slim-bookworm
 
 FROM python:${PYTHON} AS build

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from typing import NoReturn
+
 import uvicorn
 
 from api.app import create_api
@@ -32,5 +35,11 @@ def run_api(
             h11_max_incomplete_event_size=64 * 1024,
         )
     )
+    # uvicorn raises the signal that stopped it once more, when all is closed: TERM is how it is meant to end
+    signal.signal(signal.SIGTERM, _end)
     server.run()
     return 0 if server.started else 1
+
+
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(0)

@@ -30,6 +30,9 @@ _HEAD = """\
 Workers serve them on `ARCHMAX_METRICS_PORT`, without a key. The API serves its own at `/metrics` to keys that may read, and
 on that port too. Several processes on one machine take the next free ports; their logs say which. Queues look the same from
 every process: take the maximum, never the sum. `helm/archmax-fleet/files/` holds a Grafana dashboard and alert rules.
+Counters of the workspace's workflows begin at zero with the process, so that the first failure counts as growth.
+
+![The dashboard's panels under a load with dying workers, drawn from Prometheus](../images/dashboard.png)
 
 This page is generated: `python -m archmax.docs.metrics`.
 """

@@ -76,6 +76,6 @@ async def test_an_api_with_a_wrong_secret_is_alive_and_not_ready(seaweed: Seawee
                 ready = await client.get("/readyz")
         finally:
             api.terminate()
-            api.wait()
+            assert api.wait() == 0, "a clean stop"
     assert (ready.status_code, ready.json()) == (503, {"ready": False, "problems": ["store"]})
     assert "bad credentials" in log.read_text()
