@@ -78,6 +78,19 @@ def text_of(content: Any) -> str:
     return ""
 
 
+def refusal_of(answer: AIMessage) -> str:
+    """The words of a refusal that a provider keeps apart from an answer's text; empty when there is none."""
+    apart = answer.additional_kwargs.get("refusal")
+    if isinstance(apart, str) and apart:
+        return apart
+    blocks = answer.content if isinstance(answer.content, list) else ()
+    return "".join(
+        str(block.get("refusal", ""))
+        for block in blocks
+        if isinstance(block, Mapping) and block.get("type") == "refusal"
+    )
+
+
 def assistant_message(answer: AIMessage, *, taken_ids: Iterable[str] = ()) -> JsonObject:
     """A model's answer in the transcript's form.
 
@@ -103,7 +116,7 @@ def assistant_message(answer: AIMessage, *, taken_ids: Iterable[str] = ()) -> Js
             calls.append(
                 {"id": unique, "name": name, "raw": well_formed(raw), "fault": fault or "not a JSON object"}
             )
-    text = well_formed(text_of(answer.content))
+    text = well_formed(text_of(answer.content) or refusal_of(answer))
     message: JsonObject = {"role": "assistant", "id": answer.id or new_id("a"), "text": text}
     if isinstance(answer.content, list):
         # calls are kept above, under ids and arguments that may differ from what a provider's own blocks say

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, SystemMessage
 
 from core.jsontext import JsonObject
 from engine.models.scope import CallScope
-from engine.session.messages import assistant_message, note_message
+from engine.session.messages import assistant_message, note_message, refusal_of
 from engine.spec.model import State
 from engine.spec.signatures import signature_value_issues
 from engine.turn.calls import Call, Result, judge, settle
@@ -30,15 +30,24 @@ if TYPE_CHECKING:
 
 #: times an empty answer is asked for again, and a cut one continued
 MAX_UNFINISHED = 2
-_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS"})
-_REFUSED = frozenset({"content_filter", "refusal", "SAFETY"})
+#: what providers call an answer that its length limit cut, and one that the model or a filter refused
+_CUT = frozenset({"length", "max_tokens", "max_output_tokens"})
+_REFUSED = frozenset(
+    {
+        *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
+    }
+)
 
 
 def stop_reason(answer: AIMessage) -> str:
+    """Why the answer ends, as its provider says it, in lower case; `refusal` for one that carries a refusal."""
+    if refusal_of(answer):
+        return "refusal"
     metadata: dict[str, Any] = answer.response_metadata or {}
-    return str(
-        metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("stopReason") or ""
-    )
+    named = (metadata.get(key) for key in ("finish_reason", "stop_reason", "stopReason"))
+    incomplete = (metadata.get("incomplete_details") or {}).get("reason")
+    return str(next(filter(None, (*named, incomplete)), "")).lower()
 
 
 async def agent_step(ctx: TurnContext) -> None:

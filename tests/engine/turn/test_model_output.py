@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
@@ -116,6 +117,51 @@ async def test_a_refusal_in_words_is_an_answer_with_a_warning(bench: Make) -> No
     outcome = await b.send()
     assert (outcome.kind, outcome.reply) == ("completed", "I would rather not.")
     assert "refusal" in b.one("warning")["message"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I would rather not."}),
+        AIMessage([{"type": "refusal", "refusal": "I would rather not."}]),
+    ],
+)
+async def test_a_refusal_a_provider_keeps_apart_from_the_text_is_heard(
+    bench: Make, refusal: AIMessage
+) -> None:
+    """Chat completions and the Responses API each have their place for it."""
+    b = bench(SPEC, [refusal])
+    outcome = await b.send()
+    assert (outcome.kind, outcome.reply) == ("completed", "I would rather not.")
+    assert "refusal" in b.one("warning")["message"]
+    assert b.one("agent-text")["text"] == "I would rather not."
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"finish_reason": "SAFETY"},
+        {"finish_reason": "PROHIBITED_CONTENT"},
+        {"stopReason": "guardrail_intervened"},
+        {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+    ],
+)
+async def test_every_providers_word_for_a_refusal_is_known(bench: Make, metadata: dict[str, Any]) -> None:
+    b = bench(SPEC, [AIMessage("", response_metadata=metadata), AIMessage("tidied")])
+    assert (await b.send()).state == "rescue"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"finish_reason": "MAX_TOKENS"},
+        {"stopReason": "max_tokens"},
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+    ],
+)
+async def test_every_providers_word_for_a_cut_is_known(bench: Make, metadata: dict[str, Any]) -> None:
+    b = bench(SPEC, [AIMessage("one", response_metadata=metadata), AIMessage("two")])
+    assert (await b.send()).reply == "one\n\ntwo"
 
 
 async def test_an_answer_cut_by_its_length_is_continued_twice(bench: Make) -> None:
