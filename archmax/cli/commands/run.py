@@ -39,7 +39,7 @@ async def run(invocation: Invocation) -> int:
 def _require_resolved(path: str, variables: JsonObject) -> None:
     """A path the caller names must lead to an id (07 §6); a trigger's own that misses starts a new session (05 §2.1)."""
     if parse_dotted_path(path) is not None and not _is_id(resolve_path(path, variables)):
-        raise InvalidSessionPathError(path, "a path to a session id in --variables")
+        raise InvalidSessionPathError(path, "it leads to no session id in --variables")
 
 
 def _is_id(found: object) -> bool:

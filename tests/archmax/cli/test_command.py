@@ -8,7 +8,6 @@ import pty
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,39 +16,6 @@ from archmax.cli.completion import SCRIPTS
 from archmax.cli.help import command_help, program_help
 from archmax.cli.table import COMMANDS
 from tests.support.command import archmax, command_environment, write_workflows
-
-USAGE_ERRORS: list[tuple[tuple[str, ...], list[str]]] = [
-    (("hello there",), ["unknown command 'hello there'", "archmax help"]),
-    (("help", "bogus"), ["unknown command 'bogus'"]),
-    (("help", "run", "now"), ["unexpected argument 'now'"]),
-    (("run", "hi", "--bogus"), ["--bogus"]),
-    (("run", "hi", "--trigger"), ["--trigger"]),
-    (("test", "--json=yes"), ["--json"]),
-    (("decide", "s1"), ["--to"]),
-    (("reply", "s1", " "), ["message"]),
-    (("run", "shop", " "), ["prompt"]),
-    (("run", "shop"), ["prompt"]),
-    (("sessions", "a", "b"), ["unexpected argument 'b'"]),
-    (("run", "hi", "--variables", "[]"), ["--variables", "JSON"]),
-    (("sessions", "../up"), ["'../up'", "'..'"]),
-    (("run", "hi", "--session", "_specs/x"), ["'_specs/x'"]),
-    (("sessions", "--root", "nowhere"), ["--root", "'nowhere'"]),
-]
-
-
-def test_a_usage_error_is_one_line_on_stderr_and_exit_2(tmp_path: Path):
-    """07 §2, §3: never a usage dump, never a traceback, no header."""
-    write_workflows(tmp_path, "shop")
-    with ThreadPoolExecutor(2) as pool:
-        pending = [pool.submit(archmax, *argv, cwd=tmp_path) for argv, _ in USAGE_ERRORS]
-    runs = [future.result() for future in pending]
-    for (argv, words), run in zip(USAGE_ERRORS, runs, strict=True):
-        assert (run.returncode, run.stdout) == (2, ""), argv
-        assert run.stderr.count("\n") == 1, argv
-        assert run.stderr.startswith("Error: "), argv
-        assert "(try: archmax " in run.stderr, argv
-        for word in words:
-            assert word in run.stderr, argv
 
 
 def test_no_command_shows_the_help_on_stderr_and_says_that_one_is_required(tmp_path: Path):
