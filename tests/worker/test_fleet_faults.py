@@ -14,7 +14,7 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
-from kombu.transport.redis import Channel
+from kombu.transport.redis import QoS
 
 from tests.support.redis import RestartableRedis
 from tests.support.workers import WorkerFleet, until
@@ -207,10 +207,10 @@ async def test_a_message_given_out_again_while_its_turn_runs_changes_nothing(fle
     assert received() == 1
     app = create_app(fleet.settings)
     with app.connection_for_write() as connection:
-        channel = connection.default_channel
-        assert isinstance(channel, Channel)
+        qos = connection.default_channel.qos
+        assert isinstance(qos, QoS)
         for tag in await fleet.client.redis.hkeys("unacked"):
-            channel.qos.restore_by_tag(tag)
+            qos.restore_by_tag(tag)
     await until(lambda: received() > 1, seconds=30, what="the message to come again")
     assert marks_of(fleet, session) == {"quick:one": 1, "begin:two": 1}, "the first holder is still at it"
     await check_once(fleet, session)
