@@ -78,6 +78,7 @@ class SessionFolder:
         self.files = LogStore(store)
         self._holds: Holds = ProcessHolds() if lock_root is None else FileHolds(lock_root / ".locks")
         self._held: set[str] = set()
+        self._specs: set[str] = set()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -109,8 +110,10 @@ class SessionFolder:
                 yield session_id
 
     async def put_spec(self, spec_hash: str, body: bytes) -> None:
-        """Keep the document a turn runs under, unless it is there (05 §3)."""
-        await self.files.store.put(f"_specs/{spec_hash}.json", body, if_absent=True)
+        """Keep the document a turn runs under, unless it is there (05 §3). Asked of the store once."""
+        if spec_hash not in self._specs:
+            await self.files.store.put(f"_specs/{spec_hash}.json", body, if_absent=True)
+            self._specs.add(spec_hash)
 
     async def get_spec(self, spec_hash: str) -> bytes | None:
         found = await self.files.store.get(f"_specs/{encode_segment(spec_hash)}.json")
