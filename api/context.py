@@ -10,6 +10,7 @@ from starlette.requests import Request
 from api.keys import KeyStore
 from api.settings import ApiSettings
 from worker.service import FleetService
+from worker.status import WorkerRoll
 
 if TYPE_CHECKING:
     from api.auth import Buckets
@@ -24,6 +25,10 @@ class Api:
     keys: KeyStore
     buckets: Buckets
     streams: int = field(default=0)
+    roll: WorkerRoll = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.roll = WorkerRoll(self.service.client)
 
 
 def api_of(request: Request) -> Api:

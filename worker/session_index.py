@@ -22,6 +22,7 @@ from storage.records import InboxEntry
 from storage.sessionlog import HeadMoved
 from worker.client import FleetClient
 from worker.events import BY_TIME, OPEN, SESSIONS, entry_of
+from worker.ports import BrokerUnavailable
 from worker.redis_leases import PREFIX
 from worker.refusals import CursorInvalid, IndexUnavailable
 from worker.stopping import stop_tasks
@@ -84,9 +85,11 @@ class SessionIndex:
         """Raises: `CursorInvalid`, `IndexUnavailable`."""
         after = _read_cursor(cursor) if cursor else None
         try:
+            # one bounded question first: a silent Redis would hold each of the list's own for its whole time-out, twice
+            await self._client.queue.alive()
             whole = await self._whole()
             items, last, more = await self._scan(filters, after, limit)
-        except (RedisError, OSError) as error:
+        except (BrokerUnavailable, RedisError, OSError) as error:
             raise IndexUnavailable from error
         return Page(items, _write_cursor(*last) if more and last else None, whole)
 

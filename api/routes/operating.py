@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +10,7 @@ from api.answers import json_answer, problems
 from api.auth import Administers, Reads
 from api.context import api_of
 from api.shapes import DeadLetters, FleetStatus, KeyList
-from worker.status import queue_lengths, workers
+from worker.status import queue_lengths
 
 router = APIRouter(tags=["operating"])
 
@@ -23,11 +21,10 @@ router = APIRouter(tags=["operating"])
     summary="Queues and workers right now",
 )
 async def fleet(request: Request, caller: Reads) -> Response:
-    service = api_of(request).service
-    queues, found = await asyncio.gather(
-        queue_lengths(service.client, await service.workflows(caller)), workers(service.client)
-    )
-    return json_answer({"queues": queues, "workers": found})
+    api = api_of(request)
+    # the queues first: where the broker does not answer, nobody is asked
+    queues = await queue_lengths(api.service.client, await api.service.workflows(caller))
+    return json_answer({"queues": queues, "workers": await api.roll.call()})
 
 
 @router.get("/keys", responses={200: {"model": KeyList}, **problems()}, summary="List API keys")
