@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from core.jsontext import JsonObject
 from core.paths import canonical
 from engine.governance.kernel import ToolCall, decide
-from engine.governance.zones import Zone, classify
+from engine.governance.zones import Zone, classify, in_authoring_plane
 from engine.models.scope import ScriptPlay
 from engine.session.messages import to_langchain
 from engine.session.state import SessionState
@@ -135,6 +135,8 @@ class TurnContext:
             return "is the workspace itself, not a file"
         if zone == Zone.RUN_INTERNAL:
             return "is in an area of the runtime"
+        if in_authoring_plane(path.text) and self.assembly.mounts.mount_of(path.text) is None:
+            return "is no path of the workspace"
         verdict = decide(
             self.assembly.machine,
             ToolCall(

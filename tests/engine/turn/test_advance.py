@@ -79,6 +79,7 @@ REFUSED: list[tuple[dict[str, object], str, bool]] = [
     ({"to": "review", "reason": "x", "evidence": [""]}, "''", False),
     ({"to": "review", "reason": "x", "evidence": ["/"]}, "'/'", False),
     ({"to": "review", "reason": "x", "evidence": ["checkpoints/head"]}, "checkpoints/head", False),
+    ({"to": "review", "reason": "x", "evidence": ["workflows/main/workflow.yaml"]}, "workflows/main", False),
 ]
 
 
