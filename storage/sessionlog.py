@@ -340,6 +340,11 @@ class OpenLog:
         return self._position
 
     @property
+    def proven_ms(self) -> int:
+        """When, by this process's clock, a reply last proved that the turn is held under this fence."""
+        return self._proven_ms
+
+    @property
     def spent_ms(self) -> int:
         """The turn's active time: what earlier fences had spent at their last commit, and this one's until now.
 

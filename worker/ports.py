@@ -101,10 +101,14 @@ class Lease(Protocol):
     session: str
 
     def lost(self) -> bool:
-        """Whether a renewal found another's token. One that found none has taken it again, and is as good.
+        """Whether a renewal found another's token. One that found none has taken it again."""
+        ...
 
-        Also true when the process was frozen for longer than the lease lasts, unless a renewal finds that it still held on:
-        another may have had the session meanwhile. A Redis that is away is no reason: nobody else can take the lease either.
+    def froze_since(self, ms: int) -> bool:
+        """Whether this process has stood still for longer than the lease lasts since `ms` of its own clock.
+
+        Another may have had the session meanwhile, so what was proven before may be so no more. A Redis that is away is no
+        freeze: nobody else can take the lease either.
         """
         ...
 

@@ -38,7 +38,6 @@ from worker.ports import BrokerUnavailable
 from worker.protocol.deliveries import sweep_timers
 from worker.protocol.sweep import sweep_inbox, sweep_keys, sweep_watch
 from worker.protocol.visit import attend
-from worker.redis_leases import PREFIX
 from worker.runner import Assemblies, EngineRunner
 from worker.service import FleetService
 from worker.settings import FleetSettings, ModelEnvironment
@@ -49,9 +48,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SWEEP_SECONDS = 0.5
-LIST_SECONDS = 60.0
-#: one worker at a time lists the store; two do no harm
-LIST_LOCK = f"{PREFIX}lock:list"
 TIMER_SECONDS = 1.0
 KEYS_SECONDS = 3600.0
 #: how often the queues are looked at for the metrics
@@ -200,15 +196,15 @@ class Runtime(FleetClient):
             await sweep_watch(self.fleet)
 
     async def _list_store(self) -> None:
-        """At start, each minute, and at once when Redis has forgotten us: rebuild what Redis held from the store."""
-        loop = asyncio.get_running_loop()
-        due = loop.time()
+        """At start, each minute, and at once when Redis has forgotten it: rebuild what Redis held from the store."""
+        fresh = True
         while True:
             try:
-                if loop.time() >= due or not await self.leases.boot_known():
-                    if await self.redis.set(LIST_LOCK, "1", nx=True, px=5_000):
+                if fresh or not await self.leases.listed():
+                    if await self.leases.begin_listing():
                         await sweep_inbox(self.fleet)
-                    due = loop.time() + LIST_SECONDS
+                        await self.leases.end_listing()
+                    fresh = False
             except (BrokerUnavailable, StoreUnavailable, StoreConfigurationError, RedisError) as error:
                 logger.warning("%s", error, extra={"action": "sweep_retry"})
             except Exception:

@@ -27,6 +27,11 @@ WATCH = f"{PREFIX}watch"
 #: messages (`session.n`) by the time they must have arrived
 SENT = f"{PREFIX}sent"
 BOOT = f"{PREFIX}boot"
+#: somebody lists the store, or has within the minute; two at once do no harm
+LIST_LOCK = f"{PREFIX}lock:list"
+LIST_LOCK_MS = 5_000
+LISTED = f"{PREFIX}listed"
+LISTED_MS = 60_000
 #: a wake-up outlives any turn: its holder looks only when that has ended
 WAKE_SECONDS = 86_400
 CANCEL_SECONDS = 3600
@@ -50,14 +55,14 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); 
 redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
 return 1
 """
-# keys: lease, watch, cancel… · args: token, ttl ms, session · 0: another's, 1: still ours, 2: free, and ours again
+# keys: lease, watch, cancel… · args: token, ttl ms, session
 _RENEW = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[3])
-return held and 1 or 2
+return 1
 """
 # keys: lease, wake, watch, rest · args: token, session, watch ms or '', settled turn or '', rest ms
 # A sender's deadline stays: its message may still be on the way.
@@ -104,8 +109,6 @@ redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1] .. '.0')
 return 1
 """
 OVERDUE_LIMIT = 500
-#: what a renewal found
-_OURS, _FREE = 1, 2
 
 
 def lease_key(session: str) -> str:
@@ -127,12 +130,10 @@ def cancel_key(session: str, n: int) -> str:
 class RedisLease:
     """A lease of this process, as of its latest renewal."""
 
-    def __init__(self, session: str, token: str, owner: RedisLeases, renewed_ms: int) -> None:
+    def __init__(self, session: str, token: str, owner: RedisLeases) -> None:
         self.session = session
         self.token = token
         self.taken_over = False
-        #: when the latest renewal that found it ours was begun
-        self.renewed_ms = renewed_ms
         self._owner = owner
         #: no renewal may be under way or begin once its release is sent: it would take the freed lease again
         self.releasing = False
@@ -141,9 +142,11 @@ class RedisLease:
         self.watched: set[int] = set()
 
     def lost(self) -> bool:
-        # A step that starts right after a freeze may be one that a successor has committed meanwhile.
+        return self.taken_over
+
+    def froze_since(self, ms: int) -> bool:
         self._owner.tick()
-        return self.taken_over or self._owner.woke_ms > self.renewed_ms
+        return self._owner.woke_ms > ms
 
     def cancelled(self, n: int) -> str | None:
         self.watched.add(n)
@@ -187,7 +190,7 @@ class RedisLeases:
     async def take(self, session: str, n: int) -> RedisLease | None:
         # Asked of Redis also where this process holds it: only one script after another tells whether the holder's
         # release, perhaps under way, has still seen the wake-up.
-        token, begun_ms = secrets.token_hex(16), self.tick()
+        token = secrets.token_hex(16)
         taken = await self._ask(
             self._take(
                 keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT],
@@ -196,7 +199,7 @@ class RedisLeases:
         )
         if not taken:
             return None
-        lease = RedisLease(session, token, self, begun_ms)
+        lease = RedisLease(session, token, self)
         self._held[session] = lease
         return lease
 
@@ -251,9 +254,17 @@ class RedisLeases:
         seconds, micros = await self._ask(self._redis.time())
         await self._ask(self._redis.set(BOOT, int(seconds) * 1000 + int(micros) // 1000, nx=True))
 
-    async def boot_known(self) -> bool:
-        """Whether Redis remembers us: when it does not, everything in it must be rebuilt from the store."""
-        return bool(await self._ask(self._redis.exists(BOOT)))
+    async def begin_listing(self) -> bool:
+        """Whether to list the store now: nobody else does, or has done so just now."""
+        return bool(await self._ask(self._redis.set(LIST_LOCK, "1", nx=True, px=LIST_LOCK_MS)))
+
+    async def end_listing(self) -> None:
+        """Everything has been listed and sent. Whoever dies or fails before it leaves it to be done again."""
+        await self._ask(self._redis.set(LISTED, "1", px=LISTED_MS))
+
+    async def listed(self) -> bool:
+        """Whether somebody has listed the store within the minute. A Redis that lost everything does not know it."""
+        return bool(await self._ask(self._redis.exists(LISTED)))
 
     async def run(self) -> None:
         """Renew every lease of this process until cancelled."""
@@ -287,14 +298,10 @@ class RedisLeases:
             for n in numbers:
                 pipeline.get(cancel_key(lease.session, n))
             asked.append((lease, numbers))
-        begun_ms = self.tick()
         answers = iter(await self._ask(pipeline.execute()))
         for lease, numbers in asked:
-            found = int(next(answers))
-            # Free after a freeze: another may have had it meanwhile. Free otherwise: Redis was away, or lost it.
-            if found == _OURS or (found == _FREE and self.woke_ms <= lease.renewed_ms):
-                lease.renewed_ms = begun_ms
-            elif not lease.taken_over:
+            mine = bool(int(next(answers)))
+            if not mine and not lease.taken_over:
                 lease.taken_over = True
                 self.lost_count += 1
                 logger.warning("lease lost", extra={"action": "lease_lost", "session": lease.session})

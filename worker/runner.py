@@ -191,13 +191,14 @@ class FleetTurnLog:
 
     def stop(self) -> EngineStop | None:
         reason = self._turn.stop()
-        if reason is None:
-            return EngineStop.DEADLINE if self._turn.spent_ms > self._deadline_ms else None
+        if reason in (None, Stop.LEASE_LOST) and self._turn.spent_ms > self._deadline_ms:
+            return EngineStop.DEADLINE
         match reason:
-            case Stop.DRAIN:
+            case None:
+                return None
+            case Stop.DRAIN | Stop.LEASE_LOST:
+                # Handed back: if another has it, the store refuses that, and otherwise somebody must go on.
                 return EngineStop.DRAIN
-            case Stop.LEASE_LOST:
-                return EngineStop.LOST
             case Stop.DEADLINE:
                 return EngineStop.DEADLINE
             case _:

@@ -32,9 +32,10 @@ class SimLease:
         self.now: Callable[[], int] = lambda: 0
 
     def lost(self) -> bool:
-        if self.rude:
-            return False
-        return self.taken_away or (not self.failing and self.now() - self.renewed_ms > LEASE_MS)
+        return self.taken_away and not self.rude
+
+    def froze_since(self, ms: int) -> bool:
+        return not self.rude and self.now() - max(ms, self.renewed_ms) > LEASE_MS
 
     def cancelled(self, n: int) -> str | None:
         return self.hints.get(n)

@@ -15,9 +15,9 @@ from core.jsontext import JsonObject
 from storage.sessionlog import HeadMoved
 from tests.support.workers import Worker, WorkerFleet, until
 from worker.celery_app import child_queue, create_app, turn_queue
-from worker.process import LIST_LOCK
 from worker.protocol.accept import delete_session
 from worker.protocol.reader import read_session_head
+from worker.redis_leases import LIST_LOCK
 
 #: how long a dead worker's turn may lie: its lease, one sweep and the way through the queue, on a crowded machine
 RECOVERY_SECONDS = 40

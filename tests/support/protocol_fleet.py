@@ -43,6 +43,9 @@ class HandLease:
     def lost(self) -> bool:
         return self.taken_away
 
+    def froze_since(self, ms: int) -> bool:
+        return False
+
     def cancelled(self, n: int) -> str | None:
         return self._leases.hints.get((self.session, n))
 

@@ -144,13 +144,16 @@ class OpenTurn:
 
     def stop(self) -> str | None:
         """Asked between steps: a `Stop` or the text of a cancel's reason; None to go on."""
-        if self._lease.lost():
-            return Stop.LEASE_LOST
         if self._cancel is None:
             self._cancel = self._lease.cancelled(self.turn)
         if self._cancel is not None:
             return self._cancel
-        return Stop.DRAIN if self._fleet.draining() else None
+        if self._fleet.draining():
+            return Stop.DRAIN
+        # A step that starts after a freeze may be one that a successor has committed meanwhile.
+        if self._lease.lost() or self._lease.froze_since(self._log.proven_ms):
+            return Stop.LEASE_LOST
+        return None
 
     def _check_open(self) -> None:
         if self.ended is not None or self.suspended is not None:

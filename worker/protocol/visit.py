@@ -127,7 +127,9 @@ class _Attendance:
                 case _:
                     pass
             settled = self._turn if look is Look.ENDED else None
-            if not await self._fleet.leases.release(self._lease, settled=settled):
+            # Whoever fenced this process may be gone, too, and its lease with it.
+            watch_ms = RETRY_MS if look is Look.FENCED else None
+            if not await self._fleet.leases.release(self._lease, watch_ms=watch_ms, settled=settled):
                 return
             self._thorough = True
 
