@@ -39,6 +39,8 @@ if held and tonumber(held) <= tonumber(ARGV[2]) then redis.call('HDEL', KEYS[1],
 """
 #: items kept of one session's stream; a reader that is further behind reads the store
 STREAM_LENGTH = 5_000
+#: between two round trips, so that what many steps and tokens say in a moment shares one
+GATHER_SECONDS = 0.01
 
 
 def stream_key(session: str) -> str:
@@ -155,6 +157,7 @@ class EventPublisher:
             except (RedisError, OSError) as error:
                 self.dropped += sum(len(items) for _, items in batch)
                 logger.warning("events not published: %s", error, extra={"action": "events_dropped"})
+            await asyncio.sleep(GATHER_SECONDS)
 
     async def flush(self) -> None:
         """Wait, a little, until what is queued has been taken."""
@@ -185,13 +188,17 @@ class RedisNotices:
             session,
             [(event_id(end.turn, fence, position, 999_999), enveloped(settled, session, end.turn, None))],
         )
-        await self._index(session, entry_of(session, end), end.turn)
-        await self._quietly(self._redis.publish(ended_channel(session), str(end.turn)))
+        summary = entry_of(session, end)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.hset(SESSIONS, session, text(summary))
+        pipeline.zadd(BY_TIME, {session: summary["updatedAt"]})
+        pipeline.eval(_CLOSED, 1, OPEN, session, end.turn)
+        pipeline.publish(ended_channel(session), str(end.turn))
+        await self._quietly(pipeline.execute())
 
     async def accepted(self, entry: InboxEntry) -> None:
-        held = {"sessionId": entry.session, "workflow": entry.workflow, "status": "queued", "turn": entry.n}
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hsetnx(SESSIONS, entry.session, text(held))
+        pipeline.hsetnx(SESSIONS, entry.session, text(first_line(entry)))
         pipeline.zadd(BY_TIME, {entry.session: entry.at_ms})
         pipeline.eval(_OPENED, 1, OPEN, entry.session, entry.n)
         await self._quietly(pipeline.execute())
@@ -204,18 +211,27 @@ class RedisNotices:
         pipeline.delete(stream_key(session))
         await self._quietly(pipeline.execute())
 
-    async def _index(self, session: str, summary: JsonObject, turn: int) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hset(SESSIONS, session, text(summary))
-        pipeline.zadd(BY_TIME, {session: summary["updatedAt"]})
-        pipeline.eval(_CLOSED, 1, OPEN, session, turn)
-        await self._quietly(pipeline.execute())
-
     async def _quietly(self, operation: Any) -> None:
         try:
             await operation
         except (RedisError, OSError) as error:
             logger.warning("index not updated: %s", error, extra={"action": "index_skipped"})
+
+
+def first_line(entry: InboxEntry, status: str = "queued") -> JsonObject:
+    """The line of a session none of whose turns has ended, from its input."""
+    line: JsonObject = {
+        "sessionId": entry.session,
+        "workflow": entry.workflow,
+        "status": status,
+        "turn": entry.n,
+        "updatedAt": entry.at_ms,
+    }
+    if entry.input.get("labels"):
+        line["labels"] = entry.input["labels"]
+    if entry.parent is not None:
+        line["parent"] = entry.parent.session
+    return line
 
 
 def entry_of(session: str, end: EndedTurn) -> JsonObject:
