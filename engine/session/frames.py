@@ -31,6 +31,8 @@ class Frame:
     #: messages and trail steps there were when the run began: all its `archmax_get_history` shows
     seen: tuple[int, int] = (0, 0)
     done: bool = False
+    #: it was killed and left nothing in its REPL, so that a rebuild passes over it (decision 0030)
+    lost: bool = False
     #: the accepted advance or raise of an automated state; takes effect when the run finishes cleanly
     decision: JsonObject | None = None
 

@@ -466,7 +466,7 @@ def _frame_decision(s: SessionState, c: Mapping[str, Any]) -> None:
 def _frame_end(s: SessionState, c: Mapping[str, Any]) -> None:
     frame = s.frames.get(c["id"])
     if frame is not None:
-        frame.done = True
+        frame.done, frame.lost = True, bool(c.get("lost"))
 
 
 def _called(s: SessionState, c: Mapping[str, Any]) -> None:

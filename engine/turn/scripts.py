@@ -107,7 +107,7 @@ class SessionScripts:
         _keep(ctx, frame, evaluated)
         if evaluated.status is Status.SUSPENDED:
             return None
-        rec.add("frame-end", id=frame.id)
+        rec.add("frame-end", id=frame.id, lost=evaluated.lost_state or None)
         return Result(evaluated.formatted, ok=True)
 
     async def _prepare(self, ctx: TurnContext, call: Call) -> Result | tuple[str, Any]:
@@ -131,7 +131,9 @@ class SessionScripts:
             self._repl = await self._sandbox.repl(memory_limit_bytes=_memory(ctx))
         if self._repl.fresh:
             for earlier in [
-                held for held in ctx.state.frames.values() if held.kind == "script" and held.done
+                held
+                for held in ctx.state.frames.values()
+                if held.kind == "script" and held.done and not held.lost
             ]:
                 if earlier.id != frame.id:
                     await self._repl.evaluate(
