@@ -88,7 +88,7 @@ def at_once(roots: Mapping[str, Path], rows: list[tuple[str, str]]) -> list[subp
     """Run every line in its root, two at a time."""
     with ThreadPoolExecutor(2) as pool:
         pending = [
-            pool.submit(archmax, *shlex.split(line), cwd=roots[root], env=SCRIPTED, timeout_seconds=200)
+            pool.submit(archmax, *shlex.split(line), cwd=roots[root], env=SCRIPTED, timeout_seconds=400)
             for root, line in rows
         ]
         return [future.result() for future in pending]
@@ -198,7 +198,7 @@ def roots(tmp_path: Path, here: Here) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_line_that_was_understood_exits_by_what_it_came_to(roots: dict[str, Path]) -> None:
     """07 §2, §6, §7, §8, §9, §12: streams and exit codes; what is refused leaves the session as it was."""
     runs = at_once(roots, [(row.root, row.line) for row in ROWS])
