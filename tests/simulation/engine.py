@@ -11,7 +11,7 @@ from typing import Any
 
 from core.jsontext import JsonObject
 from tests.simulation.oracle import Oracle
-from tests.simulation.scheduler import Process, Scheduler, Wait
+from tests.simulation.scheduler import Scheduler, Wait
 from worker.ports import Clock, HandBack, Stop
 from worker.protocol.open_turn import OpenTurn
 
@@ -21,11 +21,10 @@ class Poisoned(Exception):
 
 
 class Engine:
-    def __init__(self, scheduler: Scheduler, oracle: Oracle, clock: Clock, process: Process) -> None:
+    def __init__(self, scheduler: Scheduler, oracle: Oracle, clock: Clock) -> None:
         self._scheduler = scheduler
         self._oracle = oracle
         self._clock = clock
-        self._process = process
 
     async def run(self, turn: OpenTurn) -> None:
         chance = self._scheduler.random
@@ -52,9 +51,7 @@ class Engine:
                 return
             item = plan[done]
             record: JsonObject = {"op": done, "turn": turn.turn}
-            self._oracle.begin_step(
-                self._process.name, turn.session_id, turn.life, turn.turn, turn.fence, done
-            )
+            self._oracle.begin_step(turn.session_id, turn.life, turn.turn, turn.fence, done)
             await Wait(item.get("ms", 5))
             if item.get("poison") and chance.random() < item["poison"]:
                 raise Poisoned

@@ -15,6 +15,7 @@ from storage.layout import SessionKeys, inbox_place
 from storage.limits import SEAL_MS
 from storage.objects import StoredObject
 from storage.records import EndedTurn, Head, InboxEntry, LogKind, LogObject, is_seal, unpack
+from tests.simulation.scheduler import Task
 from tests.simulation.store import EPOCH, Server
 
 
@@ -36,8 +37,8 @@ class Turn:
     #: when each plan item was committed, and when each fence last had a proof that it holds the turn
     ops: dict[int, int] = field(default_factory=dict)
     proofs: dict[int, int] = field(default_factory=dict)
-    #: when each process last read a record of each fence
-    reads: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: when each coroutine last read a record of each fence
+    reads: dict[tuple[Task | None, int], int] = field(default_factory=dict)
     suspended: list[LogObject] = field(default_factory=list)
     joined: int = 0
     end: EndedTurn | None = None
@@ -93,12 +94,12 @@ class Oracle:
         if before != (session, n):
             self.fail(f"key {key} was answered with {before} and with {(session, n)}")
 
-    def begin_step(self, process: str, session: str, life: str, turn: int, fence: int, op: int) -> None:
+    def begin_step(self, session: str, life: str, turn: int, fence: int, op: int) -> None:
         """Invariant 2: no committed step starts again, but for one that was in flight."""
         known = self.turns[session, life, turn]
         committed = known.ops.get(op)
-        # What its worker last saw of the log: a write of its own, or its own record read again.
-        seen = max(known.proofs[fence], known.reads.get((process, fence), 0))
+        # What it last saw of the log: a write of its own, or its own record read again.
+        seen = max(known.proofs[fence], known.reads.get((self.server.scheduler.current, fence), 0))
         if committed is not None and seen >= committed:
             self.fail(f"{session}.{turn}: step {op} starts under fence {fence}, committed at {committed}")
 
@@ -131,12 +132,12 @@ class Oracle:
 
     # What the store sees
 
-    def _get(self, process: str, key: str) -> None:
+    def _get(self, reader: Task | None, key: str) -> None:
         parts = key.split("/")
         if len(parts) == 7 and parts[3] == "log":
             turn = self.turns.get((parts[0], parts[2], int(parts[4])))
             if turn is not None:
-                turn.reads[process, int(parts[5])] = self.now
+                turn.reads[reader, int(parts[5])] = self.now
 
     def _put(self, key: str, old: StoredObject | None, body: bytes) -> None:
         parts = key.split("/")

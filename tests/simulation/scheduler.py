@@ -74,6 +74,8 @@ class Scheduler:
         self.random = random.Random(seed)
         self._chance = self.random.random
         self.now = 0
+        #: whose step is being made
+        self.current: Task | None = None
         self.trace: deque[str] = deque(maxlen=4000)
         #: called with the process before each request is sent; may kill it
         self.before_request: Callable[[Process], None] = lambda process: None
@@ -124,6 +126,7 @@ class Scheduler:
         if process.frozen_until > self.now:
             self.at(process.frozen_until - self.now, lambda: self._step(task, value, error))
             return
+        self.current = task
         try:
             asked = task.coroutine.throw(error) if error is not None else task.coroutine.send(value)
         except StopIteration:

@@ -11,7 +11,7 @@ from typing import Any
 from storage.keys import check_key
 from storage.objects import ListedObject, StoredObject, StoreUnavailable
 from tests.simulation.faults import Faults
-from tests.simulation.scheduler import Process, Request, Scheduler
+from tests.simulation.scheduler import Process, Request, Scheduler, Task
 
 #: the store's own clock at virtual time 0, epoch milliseconds
 EPOCH = 1_700_000_000_000
@@ -25,7 +25,7 @@ class Server:
         self.objects: dict[str, StoredObject] = {}
         self.keys: list[str] = []
         self.watch_put: Callable[[str, StoredObject | None, bytes], None] = lambda key, old, new: None
-        self.watch_get: Callable[[str, str], None] = lambda process, key: None
+        self.watch_get: Callable[[Task | None, str], None] = lambda reader, key: None
         self.watch_delete: Callable[[str, StoredObject], None] = lambda key, old: None
         #: bodies whose sender was not told what became of them
         self.unclear: set[bytes] = set()
@@ -77,9 +77,10 @@ class Client:
 
     async def get(self, key: str) -> StoredObject | None:
         check_key(key)
+        reader = self._server.scheduler.current
 
         def look() -> StoredObject | None:
-            self._server.watch_get(self._process.name, key)
+            self._server.watch_get(reader, key)
             return self._server.objects.get(key)
 
         return await self._ask("get", key, look)

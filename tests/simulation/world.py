@@ -130,7 +130,7 @@ class World:
         worker = Worker(
             process,
             fleet,
-            Engine(self.scheduler, self.oracle, fleet.clock, process),
+            Engine(self.scheduler, self.oracle, fleet.clock),
             self.chance.choice((1, 2, 4)),
         )
         self.workers.append(worker)
@@ -297,7 +297,7 @@ class World:
             local = LocalSession(fleet.files, session)
             opened = await local.open("w", 0)
             for op, ms in enumerate(steps):
-                self.oracle.begin_step("", session, opened.head.life, opened.turn, opened.fence, op)
+                self.oracle.begin_step(session, opened.head.life, opened.turn, opened.fence, op)
                 await Wait(ms)
                 await opened.commit({"op": op, "turn": opened.turn})
             end = await opened.end({"turn": opened.turn}, {"kind": "completed"})
