@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -21,7 +21,7 @@ from storage.layout import INBOX
 from storage.records import InboxEntry
 from storage.sessionlog import HeadMoved
 from worker.client import FleetClient
-from worker.events import BY_TIME, OPEN, SESSIONS, entry_of
+from worker.events import BY_TIME, OPEN, SESSIONS, entry_of, first_line
 from worker.ports import BrokerUnavailable
 from worker.redis_leases import PREFIX
 from worker.refusals import CursorInvalid, IndexUnavailable
@@ -43,7 +43,7 @@ class Filters:
 
     status: Collection[str] | None = None
     workflows: Collection[str] | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Collection[tuple[str, str]] = ()
     updated_after: int | None = None
     updated_before: int | None = None
     parent: str | None = None
@@ -60,7 +60,7 @@ class Filters:
         elif not self.children and line.get("parent"):
             return False
         labels = line.get("labels") or {}
-        return all(labels.get(name) == value for name, value in self.labels.items())
+        return all(labels.get(name) == value for name, value in self.labels)
 
     def _status_holds(self, line: JsonObject) -> bool:
         wanted = self.status or ()
@@ -158,8 +158,7 @@ class SessionIndex:
                 entry = InboxEntry.read(item.key, found.body, found.etag, found.modified_ms)
                 if await self._client.fleet.log(entry.session).head() is not None:
                     continue
-                queued = {"sessionId": entry.session, "workflow": entry.workflow, "status": "queued"}
-                await self._add(entry.session, {**queued, "turn": entry.n, "updatedAt": entry.at_ms})
+                await self._add(entry.session, first_line(entry))
         await self._client.redis.set(WHOLE, "1")
         return count
 
@@ -183,6 +182,9 @@ class SessionIndex:
                 line = entry_of(session, end)
                 line["updatedAt"] = end.outcome.get("at") or head.modified_ms
                 return line
+            entry = await log.entry(head.turn)
+            if entry is not None:
+                return {**first_line(entry, "running"), "updatedAt": head.modified_ms}
             return {
                 "sessionId": session,
                 "workflow": head.workflow,

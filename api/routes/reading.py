@@ -135,12 +135,12 @@ async def sessions(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
-    labels: dict[str, str] = {}
+    labels: list[tuple[str, str]] = []
     for word in label or ():
         name, colon, value = word.partition(":")
         if not colon:
             raise HttpProblem("validation", "#/query/label: a label filter is name:value")
-        labels[name] = value
+        labels.append((name, value))
     filters = Filters(
         status=frozenset(joined(status)) if status else None,
         workflows=frozenset(joined(workflow)) if workflow else None,

@@ -262,6 +262,22 @@ async def test_every_answer_carries_security_headers_and_no_cors(client: httpx.A
         assert "access-control-allow-origin" not in headers and "server" not in headers
 
 
+async def test_only_named_origins_may_call_from_a_browser(fleet: RunningFleet) -> None:
+    process, url = await asyncio.to_thread(
+        fleet.start_api, ARCHMAX_API_KEYS=FIXED, ARCHMAX_CORS_ORIGINS="https://shop.example"
+    )
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        for origin, allowed in (("https://shop.example", True), ("https://evil.example", False)):
+            flight = await client.options("/v1/batch", headers={"Origin": origin, **asked})
+            answer = await client.get("/v1/workflows", headers={"Origin": origin, **bearer(FIXED)})
+            assert answer.status_code == 200
+            for found in (flight, answer):
+                assert (found.headers.get("access-control-allow-origin") == origin) is allowed
+                assert "access-control-allow-credentials" not in found.headers, "no cookie goes along"
+    await asyncio.to_thread(process.stop)
+
+
 async def test_a_key_that_asks_too_often_is_told_when_to_come_back(fleet: RunningFleet) -> None:
     process, url = await asyncio.to_thread(
         fleet.start_api,

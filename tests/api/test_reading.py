@@ -257,3 +257,67 @@ async def test_an_unknown_route_and_method_are_problems_too(client: httpx.AsyncC
 async def test_reads_go_on_side_by_side(client: httpx.AsyncClient, refund: str) -> None:
     answers = await asyncio.gather(*(client.get(f"/v1/sessions/{quoted(refund)}") for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_every_label_must_hold_and_running_is_a_status(client: httpx.AsyncClient) -> None:
+    """design: filters by status, workflow, label, time."""
+    mark = fresh("mark")
+    one, two = fresh(), fresh()
+    for session, kind in ((one, "a"), (two, "b")):
+        asked = {"sessionId": session, "message": "x", "labels": {"mark": mark, "kind": kind}}
+        await run_turn(client, "/v1/workflows/chat/sessions", asked)
+    slow = await client.post(
+        "/v1/workflows/chat/sessions", json={"message": "slowly", "labels": {"mark": mark}}
+    )
+
+    async def listed(*query: tuple[str, str]) -> set[str]:
+        answer = await client.get("/v1/sessions", params=[("label", f"mark:{mark}"), *query])
+        return {line["sessionId"] for line in answer.json()["items"]}
+
+    async def running() -> bool:
+        return await listed(("status", "running")) == {slow.json()["sessionId"]}
+
+    await eventually(running)
+    assert await listed(("label", "kind:a")) == {one}
+    assert await listed(("label", "kind:a"), ("label", "kind:b")) == set()
+    assert await listed(("status", "completed"), ("status", "failed")) == {one, two}
+    await client.delete(slow.json()["links"]["turn"])
+    wrong = await client.get("/v1/sessions", params={"label": "nothing"})
+    assert wrong.status_code == 422 and wrong.json()["code"] == "validation"
+
+
+async def test_a_page_goes_on_where_it_was_although_a_session_has_moved_to_the_top(
+    client: httpx.AsyncClient,
+) -> None:
+    mark = fresh("mark")
+    made = [fresh() for _ in range(4)]
+    for session in made:
+        asked = {"sessionId": session, "message": "x", "labels": {"mark": mark}}
+        await run_turn(client, "/v1/workflows/chat/sessions", asked)
+    query = {"label": f"mark:{mark}", "limit": 2}
+
+    async def complete() -> bool:
+        return len((await client.get("/v1/sessions", params={**query, "limit": 9})).json()["items"]) == 4
+
+    await eventually(complete)
+    first = (await client.get("/v1/sessions", params=query)).json()
+    assert [line["sessionId"] for line in first["items"]] == [made[3], made[2]]
+    # one that was shown moves, and is not shown again; the others keep their places
+    await run_turn(client, f"/v1/sessions/{made[2]}/turns", {"message": "again"})
+    second = (await client.get("/v1/sessions", params={**query, "cursor": first["cursor"]})).json()
+    assert [line["sessionId"] for line in second["items"]] == [made[1], made[0]]
+
+
+async def test_a_wait_is_no_longer_than_the_server_allows(
+    fleet: RunningFleet, client: httpx.AsyncClient
+) -> None:
+    process, url = await asyncio.to_thread(
+        fleet.start_api, ARCHMAX_AUTH_DISABLED="1", ARCHMAX_API_MAX_WAIT_SECONDS="0.2"
+    )
+    started = await client.post("/v1/workflows/chat/sessions", json={"message": "slowly"})
+    path = started.json()["links"]["turn"]
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=25) as hasty:
+        body = (await hasty.get(path, params={"wait": 3_600})).json()
+    assert body["status"] in ("queued", "running")
+    await client.delete(path)
+    await asyncio.to_thread(process.stop)

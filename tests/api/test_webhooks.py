@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from typing import Any
 
 import httpx
+import pytest
 
 from core.jsontext import loads
 from tests.support.fleet import RunningFleet, run_turn
@@ -56,3 +58,42 @@ async def test_a_webhook_that_cannot_be_is_refused_before_anything_is_written(
 async def test_dead_letters_can_be_listed(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/webhooks/dead")
     assert answer.status_code == 200 and answer.json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/",
+        "http://localhost/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://169.254.169.254/latest/meta-data",
+        "https://user:pass@hooks.example/",
+    ],
+)
+async def test_a_private_target_is_refused_on_every_way_in(
+    fleet: RunningFleet, client: httpx.AsyncClient, public: str, url: str
+) -> None:
+    turn = await run_turn(client, "/v1/workflows/refund/sessions", {"message": "x"})
+    session, webhook = turn["sessionId"], {"webhook": {"url": url}}
+    start = {"op": "start", "workflow": "chat", "message": "x", **webhook}
+    async with httpx.AsyncClient(base_url=public, trust_env=False, timeout=30) as api:
+        for path, body in (
+            ("/v1/workflows/chat/sessions", {"message": "x"}),
+            (f"/v1/sessions/{session}/turns", {"message": "x"}),
+            (f"/v1/sessions/{session}/replies", {"message": "x"}),
+            (f"/v1/sessions/{session}/decisions", {"to": "pay"}),
+        ):
+            answer = await api.post(path, json={**body, **webhook})
+            assert (answer.status_code, answer.json()["code"]) == (422, "webhook"), path
+        batch = (await api.post("/v1/batch", json={"items": [start]})).json()["items"]
+        assert batch[0]["problem"]["code"] == "webhook"
+        assert (await api.get(f"/v1/sessions/{session}")).json()["status"] == "awaiting_decision"
+
+
+@pytest.fixture(scope="module")
+def public(fleet: RunningFleet) -> Generator[str]:
+    """An API that lets webhooks go to public addresses only."""
+    process, url = fleet.start_api(ARCHMAX_AUTH_DISABLED="1", ARCHMAX_WEBHOOK_ALLOW_PRIVATE="0")
+    yield url
+    process.stop()

@@ -130,6 +130,17 @@ def test_submit_waits_draws_and_reports_like_run(here: Here, fleet: RunningFleet
     assert whole["outcome"]["kind"] == "completed"
 
 
+def test_submit_exits_1_when_the_turn_it_waits_for_does_not_complete(here: Here, client: Client) -> None:
+    """07 §6."""
+    asked = client.start("chat", message="slowly", session_id="s-3")
+    client.cancel(asked["turnId"])
+    client.wait(asked["turnId"], timeout_seconds=60)
+    run = here("turns", asked["turnId"], "--follow")
+    assert run.code == 1, run.err
+    assert run.out == ""
+    assert "cancelled" in run.err
+
+
 def test_refusals_of_the_api_are_one_line_and_exit_1(here: Here) -> None:
     for arguments, words in (
         (("submit", "nothing", "hi"), "there is no workflow 'nothing'"),
