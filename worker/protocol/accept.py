@@ -130,9 +130,12 @@ async def accept_record(
     """
     log = fleet.log(record.session)
     repeated = not checked
+    #: the claim in the head for which the input was found acceptable
+    checked_for: str | None = None
     while True:
         started = fleet.clock.monotonic_ms()
         head = await log.head()
+        claim = head.w if head else ""
         if head is not None and (head.deleted or record.life not in (None, head.life)):
             raise SessionGone(record.session)
         if head is None and record.life is not None:
@@ -147,6 +150,9 @@ async def accept_record(
                 return Accepted(record.session, record.n, repeated)
             await _refuse(log, draft, head, on_busy, check)
             checked = True
+            checked_for = claim
+        elif checked_for is None:
+            checked_for = claim
         if record.n > base:
             entry = await _entry(fleet, draft, head, record.id, record.n)
             if await _put(fleet, log, entry):
@@ -156,7 +162,11 @@ async def accept_record(
                 continue
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
-        # The number is provably another's, or none was pinned yet.
+        # The number is provably another's, or none was pinned yet. A park's timer that a slow repeat of dues has set again
+        # must not be delivered after the park.
+        if checked_for != claim:
+            await _refuse(log, draft, head, on_busy, check)
+            checked_for = claim
         n = base + 1 if record.n == 0 else await _next_free(fleet, log, base, record.n)
         moved = await move(fleet, record, n, head.life if head else None)
         if moved is None:

@@ -6,15 +6,18 @@ import pytest
 
 from storage.limits import TOMB_MS
 from storage.records import Head
+from storage.sessionlog import SessionLog
 from tests.support.protocol_fleet import HandFleet, steps
 from worker.ports import Stop
-from worker.protocol.accept import Draft, accept, delete_session
+from worker.protocol.accept import Draft, accept, accept_record, delete_session
 from worker.protocol.cancel import cancel
-from worker.protocol.deliveries import deliver, sweep_timers
+from worker.protocol.deliveries import ParkOver, deliver, sweep_timers
 from worker.protocol.errors import SessionGone
+from worker.protocol.keyed import read_record
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.reader import TurnStatus, read_turn
 from worker.protocol.sweep import sweep_inbox
+from worker.protocol.timers import set_timer
 from worker.protocol.visit import attend
 
 
@@ -47,6 +50,32 @@ async def test_a_timer_is_delivered_once_when_it_is_due() -> None:
     await fleet.work()
     assert fleet.runner.ran == [("s", 1, 1), ("s", 2, 1)]
     assert (await read_turn(fleet.fleet, "s", 2)).records == ({"turn": 2, "kind": "timer"},)
+    assert fleet.stored("_timers/") == []
+
+
+async def test_a_timer_set_again_by_a_slow_repeat_of_dues_is_no_second_delivery() -> None:
+    """docs/protocol.md §9.4: one input, one turn, although a slow sweep found it acceptable before (seed 206089)."""
+    fleet = HandFleet(parks)
+    await park(fleet)
+    await fleet.pass_time(150)
+    key = fleet.stored("_timers/")[0]
+    record = await read_record(fleet.fleet, key)
+    assert record is not None and record.due is not None and record.life is not None
+    due, life = record.due, record.life
+
+    async def overtaken(log: SessionLog, head: Head | None) -> None:
+        if head is None or head.turn != 1:
+            raise ParkOver("s")
+        # Found acceptable; meanwhile another delivers it, its turn runs, and a repeat of dues sets the timer again.
+        await sweep_timers(fleet.fleet)
+        await fleet.work()
+        await set_timer(fleet.fleet, "s", life, 1, due)
+
+    with pytest.raises(ParkOver):
+        await accept_record(fleet.fleet, record, Draft("s", "flow", "timer", {}), check=overtaken)
+    await sweep_timers(fleet.fleet)
+    await fleet.work()
+    assert fleet.runner.ran == [("s", 1, 1), ("s", 2, 1)]
     assert fleet.stored("_timers/") == []
 
 
