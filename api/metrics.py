@@ -23,6 +23,7 @@ from prometheus_client import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.answers import problems
 from api.auth import Reads
 from worker.celery_app import queues_of
 from worker.metrics import Exporter, QueueCollector, Queues, StoreCollector, StoreWatch, look_at_queues
@@ -99,7 +100,7 @@ class ApiMetrics:
     def router(self, service: FleetService) -> APIRouter:
         router = APIRouter(tags=["health"])
 
-        @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+        @router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=problems())
         async def metrics(caller: Reads) -> Response:
             body = await self.text(service, await service.workflows(caller))
             return Response(body, media_type=CONTENT_TYPE_LATEST)
