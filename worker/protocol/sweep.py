@@ -1,7 +1,7 @@
 """Sweeps: what nobody holds is sent again (docs/protocol.md §6).
 
 `sweep_watch` runs twice a second over Redis alone and finds the sessions of dead holders and lost messages. `sweep_inbox`
-runs each minute, at a worker's start, and when Redis has lost its `boot`: it rebuilds everything from the store.
+runs each minute, at a worker's start, and when Redis has lost the mark of the last one: it rebuilds everything from the store.
 """
 
 from __future__ import annotations
