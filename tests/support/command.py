@@ -15,7 +15,8 @@ def command_environment(extra: Mapping[str, str] | None = None) -> dict[str, str
     """This process's environment without any `ARCHMAX_` variable, able to import the project from anywhere."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARCHMAX_")}
     environment.pop("NO_COLOR", None)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of starts: each would compile the project anew
+    # hundreds of starts, each of which would compile the project anew
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment | {"PYTHONPATH": str(REPOSITORY), "PYTHONUTF8": "1"} | dict(extra or {})
 
 
