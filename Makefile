@@ -1,7 +1,7 @@
 # Everything runs in .venv, made from requirements.lock by scripts/setup; nothing else needs to be installed.
 PYTHON_BIN := .venv/bin
 
-.PHONY: help setup demo test crashes soak lint format types contracts check clean
+.PHONY: help setup demo test crashes soak bench lint format types contracts check clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -20,6 +20,9 @@ crashes: setup ## kill a worker at every durable write and every send
 
 soak: setup ## five minutes of mixed load under dying workers (MINUTES=n)
 	@$(PYTHON_BIN)/python -m tests.worker.soak --minutes $(or $(MINUTES),5)
+
+bench: setup ## measure everything, peers beside it where $$ARCHMAX_BENCH_PEERS names them (BENCH="--quick": small sizes)
+	@$(PYTHON_BIN)/python -m bench $(BENCH)
 
 lint: setup ## ruff: rules and format
 	@$(PYTHON_BIN)/ruff check

@@ -1,4 +1,4 @@
-"""Figures: medians and percentiles of one run, with the machine they were taken on."""
+"""Figures: medians and percentiles of one run, each with how quiet the machine was when its step began."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import json
 import os
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Final, Literal
+
+from typing_extensions import TypedDict
+
+#: below this share of free processors a figure says little: such rows are marked
+QUIET: Final = 0.85
+
+Better = Literal["lower", "higher"]
 
 
-def percentile(values: list[float], share: float) -> float:
+class Point(TypedDict):
+    """One point of a curve: `x` is what grows, `y` the median there."""
+
+    x: float
+    y: float
+
+
+def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     position = (len(ordered) - 1) * share
     low = int(position)
@@ -20,7 +36,10 @@ def percentile(values: list[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured row. `better` says which way is good."""
+    """One measured row, named by (workload, variant, metric). `better` says which way is good.
+
+    `cpu_available`: the share of all cores nobody used just before the step (1: quiet). `at`: for a curve, its x.
+    """
 
     workload: str
     variant: str
@@ -29,50 +48,75 @@ class Row:
     median: float
     p99: float
     n: int
-    better: str = "lower"
+    better: Better = "lower"
+    cpu_available: float = 1.0
+    at: float | None = None
 
 
 @dataclass
 class Figures:
-    """What one run measured. `cpu_available` is the share of both cores that was free at the start (1: quiet)."""
+    """What one run measured."""
 
     rows: list[Row] = field(default_factory=list)
-    cpu_available: float = 0.0
+    failed: dict[str, str] = field(default_factory=dict)
+    cpu_available: float = 1.0
+    quick: bool = False
 
     def add(
-        self, workload: str, variant: str, metric: str, unit: str, values: list[float], better: str = "lower"
+        self,
+        workload: str,
+        variant: str,
+        metric: str,
+        unit: str,
+        values: Sequence[float],
+        better: Better = "lower",
+        *,
+        at: float | None = None,
     ) -> Row:
         row = Row(
             workload,
             variant,
             metric,
             unit,
-            round(percentile(values, 0.5), 3),
-            round(percentile(values, 0.99), 3),
+            round(percentile(values, 0.5), 4),
+            round(percentile(values, 0.99), 4),
             len(values),
             better,
+            self.cpu_available,
+            at,
         )
         self.rows.append(row)
         print(
-            f"{workload:12} {variant:28} {metric:24} {row.median:>10} {unit:8} p99 {row.p99} (n={row.n})",
+            f"{workload:10} {variant:44} {metric:26} {row.median:>12} {unit:8} p99 {row.p99:<10} n={row.n}",
             flush=True,
         )
         return row
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        body = {
-            "schema": 1,
+    def body(self) -> dict[str, Any]:
+        return {
+            "schema": 2,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "quick": self.quick,
             "machine": {
                 "cores": os.cpu_count(),
                 "kernel": platform.release(),
                 "python": platform.python_version(),
             },
-            "cpuAvailable": self.cpu_available,
+            "failed": self.failed,
             "results": [asdict(row) for row in self.rows],
         }
-        path.write_text(json.dumps(body, indent=2) + "\n")
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.body(), indent=2) + "\n")
+
+
+def read_figures(path: Path) -> Figures:
+    """Raises: `ValueError` for a file of another schema."""
+    body = json.loads(path.read_text())
+    if body.get("schema") != 2:
+        raise ValueError(f"{path}: not the figures of this release; run the benches again")
+    return Figures([Row(**row) for row in body["results"]], body["failed"], quick=body["quick"])
 
 
 def cpu_available(seconds: float = 0.5) -> float:
@@ -86,3 +130,11 @@ def cpu_available(seconds: float = 0.5) -> float:
     time.sleep(seconds)
     idle_after, total_after = read()
     return round((idle_after - idle) / max(1, total_after - total), 2)
+
+
+def await_quiet(seconds: float) -> float:
+    """Wait, for at most so long, until the machine is quiet. Returns the share that is free then."""
+    deadline = time.monotonic() + seconds
+    while (free := cpu_available()) < QUIET and time.monotonic() < deadline:
+        time.sleep(2)
+    return free

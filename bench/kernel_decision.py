@@ -1,16 +1,14 @@
 """How long one decision takes: µs of processor per call, median and 99th percentile, over workflows of growing size;
 and how long a workflow of many states and many workflow-wide entries takes to compile.
-
-Run: `.venv/bin/python -m bench.kernel_decision`
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bench.figures import Figures
 from engine.governance.kernel import ToolCall, decide
 from engine.governance.machine import Machine, SkillBundle, compile_machine
 from engine.governance.zones import MountPrefixes
@@ -87,21 +85,15 @@ def measure(machine: Machine) -> list[float]:
     return took
 
 
-def main() -> None:
+async def kernel(figures: Figures, quick: bool) -> None:
     for states in (10, 100, 1_000):
         start = time.thread_time()
         machine = build(states)
         compiled_ms = (time.thread_time() - start) * 1_000
-        took = sorted(measure(machine))
-        p99 = took[int(len(took) * 0.99)]
-        print(
-            f"{states:>5} states: median {statistics.median(took):6.1f} µs, p99 {p99:6.1f} µs "
-            f"({len(took)} decisions; compiled in {compiled_ms:.1f} ms)"
-        )
+        figures.add("kernel", "decision, by states", "CPU", "µs", measure(machine), at=states)
+        figures.add("kernel", "compiling, by states", "CPU", "ms", [compiled_ms], at=states)
+    size = 1_000 if quick else 6_000
     start = time.thread_time()
-    compile_machine(wide(6_000))
-    print(f"6,000 states × 6,000 workflow-wide entries: compiled in {time.thread_time() - start:.2f} s")
-
-
-if __name__ == "__main__":
-    main()
+    compile_machine(wide(size))
+    spent = time.thread_time() - start
+    figures.add("kernel", f"compiling {size} states × {size} workflow-wide entries", "CPU", "s", [spent])

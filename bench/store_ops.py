@@ -1,50 +1,63 @@
-"""What one operation of each store costs: `python -m bench.store_ops [directory] [--s3]`.
-
-Prints microseconds per operation, one at a time and with 32 under way. `--s3` starts the tests' S3 server.
-"""
+"""What one operation of each store costs, one at a time and with 32 under way; bodies of 2 KiB."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
+from bench.figures import Figures
 from storage.directory import DirectoryStore
 from storage.memory import MemoryStore
 from storage.objects import ObjectStore
+from tests.support.seaweed import running
 
 BODY = os.urandom(2048)
 TOGETHER = 32
 
 
-async def measure(name: str, store: ObjectStore, count: int) -> None:
+async def store(figures: Figures, quick: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="archmax-bench-") as folder:
+        for name, store_, count in (
+            ("memory", MemoryStore(), 5000),
+            ("directory", DirectoryStore(Path(folder) / "plain", fsync=False), 2000),
+            ("directory, fsync", DirectoryStore(Path(folder) / "synced"), 400),
+            ("S3", running().store(), 300),
+        ):
+            await _measure(figures, name, store_, count // 10 if quick else count)
+
+
+async def _measure(figures: Figures, name: str, store_: ObjectStore, count: int) -> None:
     prefix = uuid.uuid4().hex
     keys = [f"{prefix}/log/{number:06}" for number in range(count)]
 
     async def listed() -> None:
-        async for _ in store.list(prefix):
+        async for _ in store_.list(prefix):
             pass
 
     async def replace(key: str) -> None:
-        found = await store.get(key)
-        await store.put(key, BODY + os.urandom(8), if_match=found.etag if found else None)
+        found = await store_.get(key)
+        await store_.put(key, BODY + os.urandom(8), if_match=found.etag if found else None)
 
-    columns = {
-        "create": await timed(keys, lambda key: store.put(key, BODY, if_absent=True)),
-        "get": await timed(keys, store.get),
-        "get+replace": await timed(keys[: count // 4], replace),
-        "list": await timed(["all"], lambda _: listed()) / count,
-        "delete": await timed(["all"], lambda _: store.delete(keys)) / count,
-        f"create x{TOGETHER}": await timed(keys, lambda key: store.put(key, BODY, if_absent=True), TOGETHER),
-        f"get x{TOGETHER}": await timed(keys, store.get, TOGETHER),
-    }
-    await store.delete(keys)
-    await store.close()
-    print(f"{name:16}", *(f"{column} {cost:8.1f}" for column, cost in columns.items()), sep="  ")
+    for operation, each in (
+        ("create", await timed(keys, lambda key: store_.put(key, BODY, if_absent=True))),
+        ("get", await timed(keys, store_.get)),
+        ("get and replace", await timed(keys[: count // 4], replace)),
+        ("list", await timed(["all"], lambda _: listed()) / count),
+        ("delete", await timed(["all"], lambda _: store_.delete(keys)) / count),
+        (
+            f"create, {TOGETHER} at once",
+            await timed(keys, lambda key: store_.put(key, BODY, if_absent=True), TOGETHER),
+        ),
+        (f"get, {TOGETHER} at once", await timed(keys, store_.get, TOGETHER)),
+    ):
+        figures.add("store", name, operation, "µs", [each])
+    await store_.delete(keys)
+    await store_.close()
 
 
 async def timed(keys: Sequence[str], work: Callable[[str], Awaitable[object]], together: int = 1) -> float:
@@ -58,23 +71,3 @@ async def timed(keys: Sequence[str], work: Callable[[str], Awaitable[object]], t
     begun = time.perf_counter()
     await asyncio.gather(*(run() for _ in range(together)))
     return (time.perf_counter() - begun) / len(keys) * 1e6
-
-
-async def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("directory", nargs="?", default=None)
-    arguments.add_argument("--s3", action="store_true")
-    chosen = arguments.parse_args()
-    print("us per operation, 2 KiB bodies")
-    await measure("memory", MemoryStore(), 5000)
-    with tempfile.TemporaryDirectory(dir=chosen.directory) as folder:
-        await measure("directory", DirectoryStore(folder, fsync=False), 2000)
-        await measure("directory fsync", DirectoryStore(folder), 200)
-    if chosen.s3:
-        from tests.support.seaweed import running
-
-        await measure("s3", running().store(), 300)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -1,13 +1,24 @@
 """The workload every benchmark of a turn runs: one message, five model calls, four tool calls, a fake model.
 
-The message says what the model does (`calls=5 lat=0 fan=0`), so the model keeps nothing and any process can play it. Wired
-into workers by `ARCHMAX_HOST=bench.workload:wire`.
+The message says what the model does, so that the model keeps nothing and any process can play it:
+
+    session=<id> turn=<k> calls=5 lat=0 tool=0 fan=0 :: filler
+
+`calls` model calls, all but the last of which ask for one tool; `lat` and `tool` milliseconds that a model call and a
+tool call pretend to take; `fan` > 0: the first model call starts so many children, the second is the answer. The peers'
+harness runs the same. Wired into workers by `ARCHMAX_HOST=bench.workload:wire`. Tools write and read small notes below
+`$BENCH_NOTES` and append a line to `$BENCH_EFFECTS` when they complete; the model appends one to `$BENCH_CALLS` when it
+is called.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import re
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +30,8 @@ from langchain_core.tools import BaseTool, tool
 from typing_extensions import override
 
 FILL = "Please look at the quarterly numbers again, compare them with the plan, note what changed and say what to do next. "
-_FIELDS = re.compile(r"(calls|lat|fan)=([0-9]+)")
+_TOOLS = ("write_note", "read_note", "echo")
+_FIELDS = re.compile(r"(session|turn|calls|lat|tool|fan)=([\w~-]+)")
 
 WORKFLOW = """
 title: Bench
@@ -31,18 +43,22 @@ states:
 CHILD = """
 title: Bench child
 instructions: Work through one part.
-tools: { allow_always: [echo] }
+tools: { allow_always: [write_note] }
 states:
   work: { triggers: { manual: }, instructions: Do the part. }
 """
+#: another workflow of the same fleet, for what one does to the other
+OTHER = WORKFLOW.replace("title: Bench", "title: Other")
 
 
-def message(*, calls: int = 5, latency_ms: int = 0, fan: int = 0) -> str:
-    return f"calls={calls} lat={latency_ms} fan={fan} :: {FILL}"
+def message(
+    session: str = "s", turn: int = 0, *, calls: int = 5, latency_ms: int = 0, tool_ms: int = 0, fan: int = 0
+) -> str:
+    return f"session={session} turn={turn} calls={calls} lat={latency_ms} tool={tool_ms} fan={fan} :: {FILL}"
 
 
 def write_workspace(root: Path) -> None:
-    for slug, text in (("bench", WORKFLOW), ("bench-child", CHILD)):
+    for slug, text in (("bench", WORKFLOW), ("bench-child", CHILD), ("other", OTHER)):
         folder = root / "workflows" / slug
         folder.mkdir(parents=True)
         (folder / "workflow.yaml").write_text(text)
@@ -86,6 +102,7 @@ class BenchModel(BaseChatModel):
 
 
 def _decide(messages: list[BaseMessage]) -> tuple[AIMessage, int]:
+    """The answer, and how many milliseconds it takes."""
     answered, said = 0, ""
     for item in reversed(messages):
         if isinstance(item, HumanMessage):
@@ -93,42 +110,85 @@ def _decide(messages: list[BaseMessage]) -> tuple[AIMessage, int]:
             break
         if isinstance(item, AIMessage):
             answered += 1
-    fields = {name: int(value) for name, value in _FIELDS.findall(said)}
-    calls, latency, fan = fields.get("calls", 2), fields.get("lat", 0), fields.get("fan", 0)
+    fields = dict(_FIELDS.findall(said))
+    session, turn = fields.get("session", "?"), fields.get("turn", "0")
+    calls, latency, fan = int(fields.get("calls", 2)), int(fields.get("lat", 0)), int(fields.get("fan", 0))
+    mark("BENCH_CALLS", f"{session}/{turn}/{answered}")
     if fan and answered == 0:
         wanted = [
             {
                 "name": "archmax_workflow_bench-child",
-                "args": {"part": f"calls=2 lat={latency} fan=0"},
+                "args": {"part": f"session={session}-c{n} turn=0 calls=2 lat={latency} tool=0 fan=0"},
                 "id": f"c{n}",
             }
             for n in range(fan)
         ]
         return AIMessage(content="", tool_calls=wanted), latency
     if not fan and answered < calls - 1:
-        name = "echo" if "part:" in said else ("write_note", "read_note", "echo")[answered % 3]
-        args = {"text": f"note {answered}: {FILL[:60]}"}
-        return AIMessage(content="", tool_calls=[{"name": name, "args": args, "id": f"c{answered}"}]), latency
-    return AIMessage(content=f"answer: {FILL}"), latency
+        key = f"{session}/{turn}/{answered}"
+        args = {"key": key, "text": f"note {answered}: {FILL[:60]}", "ms": int(fields.get("tool", 0))}
+        call = {"name": _TOOLS[answered % 3], "args": args, "id": f"c{answered}"}
+        return AIMessage(content="", tool_calls=[call]), latency
+    return AIMessage(content=f"answer of turn {turn}: {FILL}"), latency
+
+
+def mark(variable: str, key: str) -> None:
+    """Append `<key> <epoch seconds> <pid>` to the file an environment variable names, in one write."""
+    path = os.environ.get(variable)
+    if path:
+        line = f"{key} {time.time():.6f} {os.getpid()}\n"
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+
+def marks(path: Path) -> list[tuple[str, float, int]]:
+    """What `mark` appended: key, epoch seconds, pid."""
+    if not path.exists():
+        return []
+    rows = [line.rsplit(" ", 2) for line in path.read_text().splitlines()]
+    return [(key, float(at), int(pid)) for key, at, pid in rows]
+
+
+def _note(key: str) -> Path:
+    folder = Path(os.environ.get("BENCH_NOTES", Path(tempfile.gettempdir()) / "archmax-bench-notes"))
+    folder.mkdir(parents=True, exist_ok=True)
+    # one file per session and turn: the first call writes it, the second reads it back
+    return folder / hashlib.sha1(key.rsplit("/", 1)[0].encode(), usedforsecurity=False).hexdigest()[:20]
 
 
 def _tools() -> list[BaseTool]:
     @tool
-    async def write_note(text: str) -> str:
+    async def write_note(key: str, text: str, ms: int = 0) -> str:
         """Write a small note."""
+        await _pretend(ms)
+        _note(key).write_text(text)
+        mark("BENCH_EFFECTS", key)
         return f"wrote {len(text)} bytes"
 
     @tool
-    async def read_note(text: str) -> str:
+    async def read_note(key: str, text: str, ms: int = 0) -> str:
         """Read a small note."""
-        return text
+        await _pretend(ms)
+        note = _note(key)
+        mark("BENCH_EFFECTS", key)
+        return note.read_text() if note.exists() else "missing"
 
     @tool
-    async def echo(text: str) -> str:
+    async def echo(key: str, text: str, ms: int = 0) -> str:
         """Echo the text."""
+        await _pretend(ms)
+        mark("BENCH_EFFECTS", key)
         return text
 
     return [write_note, read_note, echo]
+
+
+async def _pretend(ms: int) -> None:
+    if ms:
+        await asyncio.sleep(ms / 1000)
 
 
 def wire(_context: Any) -> dict[str, Any]:
