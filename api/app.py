@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.answers import json_answer
-from api.auth import SCOPES, Buckets
+from api.auth import SCOPES, Buckets, sent_key
 from api.context import Api, api_of
 from api.keys import KeyStore, Scope, fixed_keys
 from api.metrics import ApiMetrics, Metered
-from api.middleware import Bodies, LoopbackOnly, RawPaths, SecurityHeaders
+from api.middleware import FORMS_UNDER, Bodies, LoopbackOnly, RawPaths, SecurityHeaders
 from api.problems import (
     Problem,
     on_archmax_error,
@@ -34,6 +34,7 @@ from api.settings import ApiSettings
 from api.shapes import Alive, Ready
 from api.ui import actions as ui_actions
 from api.ui import routes as ui_pages
+from api.ui.signin import signed_in_key
 from core.errors import ArchmaxError
 from storage.objects import StoreConfigurationError, StoreUnavailable
 from worker.service import FleetService
@@ -98,7 +99,7 @@ def create_api(
         app.include_router(pages)
     _handle_errors(app)
     _describe(app)
-    app.add_middleware(Bodies, max_bytes=api_settings.api_max_body_bytes)
+    app.add_middleware(Bodies, limit=_max_body_bytes)
     if api_settings.auth_disabled:
         app.add_middleware(LoopbackOnly)
     if api_settings.origins:
@@ -113,6 +114,16 @@ def create_api(
     app.add_middleware(Metered, metrics=metrics)
     app.add_middleware(RawPaths)
     return app
+
+
+async def _max_body_bytes(request: Request) -> int:
+    """The limit of the key that came in a request's head, or the setting's. Raises: `RedisError`, `StoreUnavailable`."""
+    settings = api_of(request).settings
+    key = None
+    if not settings.auth_disabled:
+        form = request.scope["path"].startswith(FORMS_UNDER)
+        key = await signed_in_key(request) if form else await sent_key(request)
+    return settings.api_max_body_bytes if key is None or key.max_body_bytes is None else key.max_body_bytes
 
 
 def _health() -> APIRouter:

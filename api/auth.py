@@ -1,4 +1,4 @@
-"""Who asks: the key of a request, its scopes, its rate, and the caller the service knows it as."""
+"""Who asks: the key of a request, its scopes, its limits, and the caller the service knows it as."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from api.context import Api, api_of
-from api.keys import ApiKey, Scope
+from api.keys import ApiKey, RateLimit, Scope
 from api.problems import HttpProblem
 from worker.service import Caller
 
@@ -29,22 +29,41 @@ ANYONE = Caller("anyone", "local")
 
 
 class Buckets:
-    """Token buckets by key: `rate` a second, `burst` at once. Of one process; a fleet's limit is a gateway's matter."""
+    """Token buckets by key: `rate` a second, `burst` at once, or the key's own limit.
+
+    Of one process; a fleet's limit is a gateway's matter.
+    """
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, burst
         self._held: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: str) -> float:
+    def take(self, key: str, limit: RateLimit | None = None) -> float:
         """0 when there was a token, else the seconds until there is one."""
+        rate, burst = self._rate, self._burst
+        if limit is not None:
+            rate, burst = limit.requests / limit.seconds, limit.requests
         now = time.monotonic()
-        tokens, at = self._held.pop(key, (float(self._burst), now))
-        tokens = min(self._burst, tokens + (now - at) * self._rate)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
+        tokens, at = self._held.pop(key, (float(burst), now))
+        tokens = min(burst, tokens + (now - at) * rate)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
         self._held[key] = (tokens - 1 if tokens >= 1 else tokens, now)
         while len(self._held) > _HELD:
             self._held.popitem(last=False)
         return wait
+
+
+def count_request(api: Api, key: ApiKey | None) -> None:
+    """Count a request against its key's rate. Raises: `HttpProblem` (429) for one too many."""
+    wait = api.buckets.take("anyone") if key is None else api.buckets.take(key.id, key.rate_limit)
+    if wait > 0:
+        raise HttpProblem("rate-limited", "this key asks too often", {"retry-after": str(math.ceil(wait))})
+
+
+async def sent_key(request: Request) -> ApiKey | None:
+    """The live key in a request's headers, looked at as the routes do. Raises: `StoreUnavailable`."""
+    text = _sent_text(await _BEARER(request), await _HEADER(request))
+    return await api_of(request).keys.find(text) if text else None
 
 
 async def _caller(
@@ -56,10 +75,7 @@ async def _caller(
     api = api_of(request)
     key = None if api.settings.auth_disabled else await _key(api, bearer, header)
     # one bucket for all who cannot say who they are would let anyone shut out everyone: those are answered above
-    wait = api.buckets.take(key.id if key is not None else "anyone")
-    if wait > 0:
-        retry = {"retry-after": str(math.ceil(wait))}
-        raise HttpProblem("rate-limited", "this key asks too often", retry)
+    count_request(api, key)
     if key is None:
         return ANYONE
     if not key.allows(scope):
@@ -68,7 +84,7 @@ async def _caller(
 
 
 async def _key(api: Api, bearer: HTTPAuthorizationCredentials | None, header: str | None) -> ApiKey:
-    text = bearer.credentials if bearer is not None else header
+    text = _sent_text(bearer, header)
     key = await api.keys.find(text) if text else None
     if key is None:
         detail = (
@@ -76,6 +92,10 @@ async def _key(api: Api, bearer: HTTPAuthorizationCredentials | None, header: st
         )
         raise HttpProblem("unauthenticated", detail, {"www-authenticate": "Bearer"})
     return key
+
+
+def _sent_text(bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
+    return bearer.credentials if bearer is not None else header
 
 
 def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:

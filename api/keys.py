@@ -1,4 +1,4 @@
-"""API keys: made once, kept as digests, scoped, bound to workflows, listed and revoked.
+"""API keys: made once, kept as digests, scoped, bound to workflows, limited, listed and revoked.
 
 A key is `amx_<id>_<secret>`. Its record is the object `_apikeys/<id>`; the store is all there is, so every API process of a
 fleet knows the same keys, and a revoked one is refused everywhere within `FRESH_SECONDS`.
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject, dumps, loads
@@ -27,6 +27,7 @@ FRESH_SECONDS: Final = 5.0
 _HELD: Final = 10_000
 _KEY: Final = re.compile(r"amx_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 MIN_FIXED_CHARS: Final = 24
+_RATE: Final = re.compile(r"([1-9][0-9]{0,8})(/s|/min)?")
 
 
 class Scope(StrEnum):
@@ -50,8 +51,30 @@ class KeyRefused(ArchmaxError):
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimit:
+    """So many requests at once, and as many again spread over `seconds`. Written `5/s` or `30/min`."""
+
+    requests: int
+    seconds: Literal[1, 60]
+
+    @classmethod
+    def parse(cls, text: str) -> RateLimit:
+        """Without a unit it is a second. Raises: `KeyRefused`."""
+        match = _RATE.fullmatch(text.strip())
+        if match is None:
+            raise KeyRefused(f"{text!r} is no rate; write 5/s or 30/min")
+        return cls(int(match[1]), 60 if match[2] == "/min" else 1)
+
+    def __str__(self) -> str:
+        return f"{self.requests}/{'min' if self.seconds == 60 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
-    """`workflows` None: all of them. The secret is nowhere; `digest` is its SHA-256 in hexadecimal."""
+    """`workflows` None: all of them. The secret is nowhere; `digest` is its SHA-256 in hexadecimal.
+
+    `rate_limit` and `max_body_bytes` take the place of what the settings say; None: the settings hold.
+    """
 
     id: str
     name: str
@@ -60,6 +83,8 @@ class ApiKey:
     workflows: frozenset[str] | None
     created_at: int
     revoked_at: int | None = None
+    rate_limit: RateLimit | None = None
+    max_body_bytes: int | None = None
 
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes
@@ -71,6 +96,8 @@ class ApiKey:
             "name": self.name,
             "scopes": sorted(scope.value for scope in self.scopes),
             "workflows": None if self.workflows is None else sorted(self.workflows),
+            "rateLimit": None if self.rate_limit is None else str(self.rate_limit),
+            "maxBodyBytes": self.max_body_bytes,
             "createdAt": self.created_at,
         }
         if self.revoked_at is not None:
@@ -83,6 +110,7 @@ class ApiKey:
     @classmethod
     def read(cls, body: bytes) -> ApiKey:
         o = loads(body)
+        rate = o.get("rateLimit")
         return cls(
             id=o["id"],
             name=o["name"],
@@ -91,6 +119,8 @@ class ApiKey:
             workflows=None if o["workflows"] is None else frozenset(o["workflows"]),
             created_at=o["createdAt"],
             revoked_at=o.get("revokedAt"),
+            rate_limit=None if rate is None else RateLimit.parse(rate),
+            max_body_bytes=o.get("maxBodyBytes"),
         )
 
 
@@ -148,11 +178,19 @@ class KeyStore:
         self._held: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
 
     async def create(
-        self, name: str, scopes: Iterable[str], workflows: Iterable[str] | None = None
+        self,
+        name: str,
+        scopes: Iterable[str],
+        workflows: Iterable[str] | None = None,
+        *,
+        rate_limit: RateLimit | None = None,
+        max_body_bytes: int | None = None,
     ) -> tuple[ApiKey, str]:
         """A new key and its secret text, which is never shown again. Raises: `KeyRefused`."""
         if not name.strip() or len(name) > 100 or not name.isprintable():
             raise KeyRefused("its name is 1 to 100 printable characters")
+        if max_body_bytes is not None and max_body_bytes < 1:
+            raise KeyRefused("its longest body is at least one byte")
         identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         text = f"amx_{identity}_{secret}"
         key = ApiKey(
@@ -162,6 +200,8 @@ class KeyStore:
             scopes=parse_scopes(scopes),
             workflows=parse_workflows(workflows),
             created_at=time.time_ns() // 1_000_000,
+            rate_limit=rate_limit,
+            max_body_bytes=max_body_bytes,
         )
         await self._store.put(f"{KEYS}{identity}", key.body(), if_absent=True)
         return key, text

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from redis.exceptions import RedisError
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import problem, problem_response
+from api.problems import problem, problem_of, problem_response
 from api.settings import is_loopback
+from core.errors import ArchmaxError
 
 SECURITY: Final = {
     "x-content-type-options": "nosniff",
@@ -59,15 +63,18 @@ class SecurityHeaders:
 
 
 #: where forms are sent to; each carries a token of its own (`api.ui.signin`)
-_FORMS_UNDER: Final = "/ui/"
+FORMS_UNDER: Final = "/ui/"
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class Bodies:
-    """Bodies are JSON, forms for the operator pages, and bounded whatever their length header says."""
+    """Bodies are JSON, forms for the operator pages, and bounded whatever their length header says.
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
-        self._app, self._max_bytes = app, max_bytes
+    `limit` gives the longest body of a request in bytes, from its head alone: no more than that is ever held.
+    """
+
+    def __init__(self, app: ASGIApp, *, limit: Callable[[Request], Awaitable[int]]) -> None:
+        self._app, self._limit = app, limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _WRITES:
@@ -77,10 +84,19 @@ class Bodies:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "")
         has_body = length not in ("", "0") or "transfer-encoding" in headers
-        wanted = _FORM if scope["path"].startswith(_FORMS_UNDER) else "application/json"
+        wanted = _FORM if scope["path"].startswith(FORMS_UNDER) else "application/json"
         if has_body and kind != wanted:
             refused = problem(415, "unsupported-media-type", f"send the body as {wanted}")
             await problem_response(refused)(scope, receive, send)
+            return
+        try:
+            max_bytes = await self._limit(Request(scope))
+        except ArchmaxError as error:
+            await problem_response(problem_of(error))(scope, receive, send)
+            return
+        except RedisError:
+            away = problem(503, "broker-unavailable", "the broker does not answer")
+            await problem_response(away)(scope, receive, send)
             return
         received = 0
         chunks: list[bytes] = []
@@ -90,11 +106,11 @@ class Bodies:
                 return
             chunk = message.get("body", b"")
             received += len(chunk)
-            if received > self._max_bytes:
+            if received > max_bytes:
                 chunks.clear()
                 if not message.get("more_body"):
                     receive = _nothing_more
-                await self._too_large(scope, receive, send)
+                await _too_large(max_bytes, scope, receive, send)
                 return
             chunks.append(chunk)
             if not message.get("more_body"):
@@ -111,16 +127,17 @@ class Bodies:
 
         await self._app(scope, again, send)
 
-    async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A client that is still sending reads no answer; what little more it has is thrown away first.
-        left = _DISCARDED_BYTES
-        while left > 0:
-            message = await receive()
-            if message["type"] != "http.request" or not message.get("more_body"):
-                break
-            left -= len(message.get("body", b"")) + 1
-        refused = problem(413, "body-too-large", f"a body has at most {self._max_bytes} bytes")
-        await problem_response(refused, {"connection": "close"})(scope, receive, send)
+
+async def _too_large(max_bytes: int, scope: Scope, receive: Receive, send: Send) -> None:
+    # A client that is still sending reads no answer; what little more it has is thrown away first.
+    left = _DISCARDED_BYTES
+    while left > 0:
+        message = await receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            break
+        left -= len(message.get("body", b"")) + 1
+    refused = problem(413, "body-too-large", f"a body has at most {max_bytes} bytes")
+    await problem_response(refused, {"connection": "close"})(scope, receive, send)
 
 
 async def _nothing_more() -> Message:

@@ -24,11 +24,13 @@ class ApiSettings(BaseSettings):
     auth_disabled: bool = Field(
         False, description="serve without keys; only on a loopback address, only for requests to it"
     )
-    api_max_body_bytes: int = Field(2 << 20, gt=0, description="longest request body")
-    api_rate_per_second: float = Field(
-        100, gt=0, description="requests a second of one key, in each API process"
+    api_max_body_bytes: int = Field(
+        2 << 20, gt=0, description="longest request body, of a key without a limit of its own"
     )
-    api_rate_burst: int = Field(200, gt=0, description="requests one key may make at once")
+    api_rate_per_second: float = Field(
+        100, gt=0, description="requests a second of one key without a limit of its own, in each API process"
+    )
+    api_rate_burst: int = Field(200, gt=0, description="requests such a key may make at once")
     api_max_wait_seconds: float = Field(60, ge=0, description="longest `?wait=`")
     api_max_streams: int = Field(
         500, gt=0, description="event streams and waiters one process serves at once"

@@ -288,6 +288,14 @@ class KeyLine(Shape):
     name: str = Field(examples=["shop"])
     scopes: list[str] = Field(examples=[["enqueue", "read"]])
     workflows: list[str] | None = Field(description="null: all of them", examples=[["refund"]])
+    rate_limit: str | None = Field(
+        description="`<n>/s` or `<n>/min`: so many requests at once, and as many again over that time, in each API "
+        "process. null: that of the settings",
+        examples=["30/min"],
+    )
+    max_body_bytes: int | None = Field(
+        description="longest request body; null: that of the settings", examples=[65536]
+    )
     created_at: int | None = Field(None, description="epoch milliseconds", examples=[_AT])
     revoked_at: int | None = Field(None, description="epoch milliseconds")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import secrets
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,7 @@ from redis.asyncio import Redis
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.auth import ANYONE
+from api.auth import ANYONE, count_request
 from api.context import api_of
 from api.keys import ApiKey, KeyStore, Scope
 from api.problems import HttpProblem
@@ -127,19 +126,22 @@ def signins_of(request: Request) -> SignIns:
     return SignIns(api.service.client.redis, api.keys)
 
 
+async def signed_in_key(request: Request) -> ApiKey | None:
+    """The live key that a request's cookie stands for. Raises: `RedisError`, `StoreUnavailable`."""
+    token = session_token(request)
+    return await signins_of(request).find(token) if token else None
+
+
 async def visitor_of(request: Request) -> Visitor:
     """Who asks for a page; everyone who may see pages may read. Raises: `SignInNeeded`, `HttpProblem` (403, 429)."""
     api = api_of(request)
     if api.settings.auth_disabled:
         return Visitor(ANYONE, visit_seed(request))
-    token = request.cookies.get(cookie_name(request, _SESSION), "")
-    key = await signins_of(request).find(token) if token else None
+    key = await signed_in_key(request)
     if key is None:
         raise SignInNeeded(_address(request) if request.method == "GET" else "/ui")
-    wait = api.buckets.take(key.id)
-    if wait > 0:
-        raise HttpProblem("rate-limited", "this key asks too often", {"retry-after": str(math.ceil(wait))})
-    visitor = Visitor(Caller(f"key:{key.id}", key.name, key.workflows), token, key)
+    count_request(api, key)
+    visitor = Visitor(Caller(f"key:{key.id}", key.name, key.workflows), session_token(request), key)
     visitor.require(Scope.READ)
     return visitor
 

@@ -233,6 +233,12 @@ COMMANDS: tuple[Command, ...] = (
         (
             Option("--scopes", "comma-separated: read, enqueue, decide, admin", "<scopes>"),
             Option("--workflows", "comma-separated slugs the key is bound to (default: all)", "<slugs>"),
+            Option(
+                "--rate-limit",
+                "requests a second or minute, as 5/s or 30/min (default: the settings')",
+                "<rate>",
+            ),
+            Option("--max-body-bytes", "longest request body (default: the settings')", "<n>", kind="count"),
             _JSON,
         ),
     ),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from api.auth import Buckets
-from api.keys import KeyRefused, KeyStore, Scope, fixed_keys
+from api.keys import ApiKey, KeyRefused, KeyStore, RateLimit, Scope, fixed_keys
+from api.middleware import Bodies
 from api.settings import ApiSettings
 from storage.memory import MemoryStore
 from storage.open import open_store
@@ -208,6 +213,46 @@ async def test_a_key_of_nothing_is_refused() -> None:
     assert await store.find(text) == key and await store.find(text[:-1] + "_") is None
 
 
+@pytest.mark.parametrize(
+    ("written", "limit"),
+    [("30/min", RateLimit(30, 60)), ("5/s", RateLimit(5, 1)), (" 5 ", RateLimit(5, 1))],
+)
+def test_a_rate_limit_is_requests_a_second_or_a_minute(written: str, limit: RateLimit) -> None:
+    assert RateLimit.parse(written) == limit
+    assert RateLimit.parse(str(limit)) == limit
+
+
+@pytest.mark.parametrize("written", ["", "0", "0/min", "-1", "1.5/s", "5/h", "5 / s", "٥", "9" * 10, "min"])
+def test_what_is_no_rate_limit_is_refused(written: str) -> None:
+    with pytest.raises(KeyRefused):
+        RateLimit.parse(written)
+
+
+async def test_a_body_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(KeyRefused):
+        await KeyStore(MemoryStore()).create("x", ["read"], max_body_bytes=0)
+
+
+async def test_the_limits_of_a_key_are_kept_with_its_record(
+    keys: KeyStore, locked: httpx.AsyncClient
+) -> None:
+    limited, _ = await keys.create(
+        "limited", ["read"], rate_limit=RateLimit.parse("30/min"), max_body_bytes=4096
+    )
+    plain, _ = await keys.create("plain", ["read"])
+    assert await keys.live(limited.id) == limited and await keys.live(plain.id) == plain
+    items = (await locked.get("/v1/keys", headers=bearer(FIXED))).json()["items"]
+    shown = {item["id"]: (item["rateLimit"], item["maxBodyBytes"]) for item in items}
+    assert shown[limited.id] == ("30/min", 4096)
+    assert shown[plain.id] == (None, None), "it has the limits of the settings"
+
+
+def test_a_record_of_before_there_were_limits_has_those_of_the_settings() -> None:
+    old = b'{"v":1,"id":"a","name":"n","scopes":["read"],"workflows":null,"createdAt":1,"digest":"d"}'
+    key = ApiKey.read(old)
+    assert key.rate_limit is None and key.max_body_bytes is None
+
+
 def test_serving_without_keys_is_refused_beyond_the_loopback() -> None:
     with pytest.raises(ValueError, match="auth_disabled"):
         ApiSettings(auth_disabled=True, api_host="0.0.0.0")
@@ -255,6 +300,58 @@ async def test_a_body_is_bounded_whatever_its_header_says(client: httpx.AsyncCli
     assert answer.status_code == 413
 
 
+async def test_a_key_s_own_body_limit_takes_the_place_of_the_setting(
+    locked: httpx.AsyncClient, keys: KeyStore
+) -> None:
+    _, narrow = await keys.create("narrow", ["enqueue"], max_body_bytes=100)
+    _, wide = await keys.create("wide", ["enqueue"], max_body_bytes=4 << 20)
+    path, kind = "/v1/workflows/chat/sessions", {"Content-Type": "application/json"}
+
+    async def sent(text: str, size: int) -> httpx.Response:
+        body = b'{"message":"x"}'.ljust(size)
+        return await locked.post(path, content=body, headers={**kind, **bearer(text)})
+
+    assert (await sent(narrow, 100)).status_code == 202
+    refused = await sent(narrow, 101)
+    assert refused.status_code == 413 and refused.json()["code"] == "body-too-large"
+    assert "100 bytes" in refused.json()["detail"]
+    named = {"X-API-Key": narrow, **kind}
+    assert (await locked.post(path, content=b" " * 101, headers=named)).status_code == 413
+    assert (await sent(wide, 3 << 20)).status_code == 202
+    assert (await sent(FIXED, 3 << 20)).status_code == 413
+    assert (await sent("nobody-s-key", 3 << 20)).status_code == 413, "who has no key has the setting"
+
+
+async def test_of_a_body_that_is_too_long_no_more_than_the_limit_is_held() -> None:
+    """However much is sent: 12 MiB here, against a limit of 64 KiB."""
+    left, answered = 192, list[Message]()
+
+    async def asked(_request: Request) -> int:
+        return 64 << 10
+
+    async def inner(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        raise AssertionError("it was let through")
+
+    async def receive() -> Message:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": bytes(64 << 10), "more_body": left > 0}
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    head = [(b"content-type", b"application/json"), (b"transfer-encoding", b"chunked")]
+    tracemalloc.start()
+    try:
+        scope = {"type": "http", "method": "POST", "path": "/v1/batch", "headers": head}
+        await Bodies(inner, limit=asked)(scope, receive, send)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answered[0]["status"] == 413
+    assert peak < 1 << 20
+
+
 async def test_every_answer_carries_security_headers_and_no_cors(client: httpx.AsyncClient) -> None:
     for path in ("/healthz", "/v1/sessions", "/v1/nothing", "/openapi.json"):
         headers = (await client.get(path)).headers
@@ -294,9 +391,28 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_back(fleet: Runnin
     await asyncio.to_thread(process.stop)
 
 
+async def test_a_key_s_own_rate_takes_the_place_of_the_setting(
+    locked: httpx.AsyncClient, keys: KeyStore
+) -> None:
+    _, slow = await keys.create("slow", ["read"], rate_limit=RateLimit.parse("2/min"))
+    _, free = await keys.create("free", ["read"])
+
+    async def asked(text: str) -> httpx.Response:
+        return await locked.get("/v1/workflows", headers=bearer(text))
+
+    assert [(await asked(slow)).status_code for _ in range(2)] == [200, 200]
+    limited = await asked(slow)
+    assert limited.status_code == 429 and limited.json()["code"] == "rate-limited"
+    assert 1 < int(limited.headers["retry-after"]) <= 30, "one request in 30 seconds"
+    assert [(await asked(free)).status_code for _ in range(5)] == [200] * 5
+
+
 def test_a_bucket_fills_again() -> None:
     buckets = Buckets(1e9, 1)
     assert all(buckets.take("a") == 0 for _ in range(100))
     slow = Buckets(0.5, 2)
     assert [slow.take("a") == 0 for _ in range(3)] == [True, True, False]
     assert 0 < slow.take("a") <= 2 and slow.take("b") == 0
+    own = RateLimit(3, 60)
+    assert [slow.take("c", own) == 0 for _ in range(4)] == [True, True, True, False]
+    assert 10 < slow.take("c", own) <= 20

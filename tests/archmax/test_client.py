@@ -181,6 +181,28 @@ def test_a_key_is_made_used_listed_and_revoked(here: Here, fleet: RunningFleet) 
     assert (bad.code, bad.out) == (1, "")
 
 
+def test_a_key_is_made_and_listed_with_limits_of_its_own(here: Here, fleet: RunningFleet) -> None:
+    root = ("--root", str(fleet.root))
+    made = here("keys", "new", "metered", "--rate-limit", "30/min", "--max-body-bytes", "4096", *root)
+    assert made.code == 0
+    assert "30/min · 4096 bytes" in made.err
+    listed = here("keys", "list", *root).out
+    assert "metered  enqueue,read · all workflows · 30/min · 4096 bytes" in listed
+    shown = json.loads(here("keys", "list", "--json", *root).out)
+    assert [(key["rateLimit"], key["maxBodyBytes"]) for key in shown if key["name"] == "metered"] == [
+        ("30/min", 4096)
+    ]
+    for option, value, code in (
+        ("--rate-limit", "often", 1),
+        ("--max-body-bytes", "0", 1),
+        ("--max-body-bytes", "4k", 2),
+    ):
+        refused = here("keys", "new", "x", option, value, *root)
+        assert (refused.code, refused.out) == (code, ""), (option, value)
+    assert here("keys", "list", "--rate-limit", "1", *root).code == 2
+    assert here("keys", "revoke", "metered", "--max-body-bytes", "1", *root).code == 2
+
+
 def test_nobody_there_is_one_line_and_soon() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with Client(url, retries=0) as client, pytest.raises(ApiUnreachable, match=url):

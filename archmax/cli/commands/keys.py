@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from api.keys import ApiKey, KeyStore
+from api.keys import ApiKey, KeyStore, RateLimit
 from archmax.cli.invocation import Invocation
 from archmax.cli.parser import UsageError
 from archmax.cli.render.flow import instant
@@ -13,6 +13,7 @@ from archmax.settings import read_settings
 from worker.settings import FleetSettings
 
 DEFAULT_SCOPES = "read,enqueue"
+OF_A_NEW_KEY = frozenset({"scopes", "workflows", "rate-limit", "max-body-bytes"})
 
 
 async def run(invocation: Invocation) -> int:
@@ -21,7 +22,7 @@ async def run(invocation: Invocation) -> int:
         raise UsageError(f"unexpected argument {name!r}", invocation.line.command)
     if action != "list" and name is None:
         raise UsageError("argument 'name' is required", invocation.line.command)
-    if action != "new" and (given := sorted({"scopes", "workflows"} & set(invocation.options))):
+    if action != "new" and (given := sorted(OF_A_NEW_KEY & set(invocation.options))):
         raise UsageError(f"option '--{given[0]}' is for a new key", invocation.line.command)
     store = read_settings(FleetSettings).model_copy(update={"root": invocation.root}).open_store()
     try:
@@ -37,11 +38,15 @@ async def run(invocation: Invocation) -> int:
 
 
 async def _new(invocation: Invocation, keys: KeyStore, name: str) -> int:
-    workflows = invocation.options.get("workflows")
+    workflows, rate, longest = (
+        invocation.options.get(name) for name in ("workflows", "rate-limit", "max-body-bytes")
+    )
     key, text = await keys.create(
         name,
         invocation.options.get("scopes", DEFAULT_SCOPES).split(","),
         None if workflows is None else workflows.split(","),
+        rate_limit=None if rate is None else RateLimit.parse(rate),
+        max_body_bytes=None if longest is None else int(longest),
     )
     if invocation.flag("json"):
         _print(invocation, {**key.to_json(), "key": text})
@@ -80,8 +85,16 @@ def _revoked(invocation: Invocation, revoked: list[ApiKey], name: str) -> int:
 
 
 def _rights(key: ApiKey) -> str:
-    workflows = "all workflows" if key.workflows is None else ",".join(sorted(key.workflows))
-    return f"{','.join(sorted(scope.value for scope in key.scopes))} · {workflows}"
+    """Scopes, workflows, and the limits it has of its own."""
+    said = [
+        ",".join(sorted(scope.value for scope in key.scopes)),
+        "all workflows" if key.workflows is None else ",".join(sorted(key.workflows)),
+    ]
+    if key.rate_limit is not None:
+        said.append(str(key.rate_limit))
+    if key.max_body_bytes is not None:
+        said.append(f"{key.max_body_bytes} bytes")
+    return " · ".join(said)
 
 
 def _print(invocation: Invocation, value: object) -> None:

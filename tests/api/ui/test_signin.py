@@ -132,6 +132,24 @@ async def test_a_revoked_key_s_pages_end(desk: RunningFleet) -> None:
         assert (await api.get("/v1/keys")).status_code == 200
 
 
+async def test_a_key_s_own_limits_hold_on_its_pages(desk: RunningFleet) -> None:
+    from api.keys import KeyStore, RateLimit
+    from storage.open import open_store
+
+    store = open_store((desk.root / "sessions").as_uri(), fsync=False)
+    keys = KeyStore(store)
+    _, narrow = await keys.create("narrow", ["read"], max_body_bytes=200)
+    _, slow = await keys.create("slow", ["read"], rate_limit=RateLimit.parse("1/min"))
+    await store.close()
+    async with signed_in(desk, narrow) as client:
+        answer = await client.post("/ui/logout", data={"csrf": "x" * 200})
+        assert answer.status_code == 413 and "200 bytes" in answer.text
+        assert (await client.post("/ui/logout", data={"csrf": "x"})).status_code == 403
+    async with signed_in(desk, slow) as client:
+        codes = [(await client.get("/ui/sessions")).status_code for _ in range(2)]
+        assert codes == [200, 429]
+
+
 @pytest.mark.parametrize(
     "key", ["", "nothing", "amx_0123456789abcdef_" + "x" * 43, "é" * 30, "enqueue-only-key-of-the-desk"]
 )

@@ -18,7 +18,7 @@ _archmax() {
     --root) COMPREPLY=($(compgen -d -- "$current")); return ;;
     --workflow) COMPREPLY=($(compgen -W "$(_archmax_slugs)" -- "$current")); return ;;
     --format) COMPREPLY=($(compgen -W "mermaid dot svg" -- "$current")); return ;;
-    --trigger|--variables|--session|--session-path|--record|--to|--comment|--bind|--port|--flower-port|--workers|--idempotency-key|--url|--scopes|--workflows|--title|--out) return ;;
+    --trigger|--variables|--session|--session-path|--record|--to|--comment|--bind|--port|--flower-port|--workers|--idempotency-key|--url|--scopes|--workflows|--rate-limit|--max-body-bytes|--title|--out) return ;;
   esac
   case "$command" in
     run) options="--trigger --variables --session --session-path --record --verbose --root --help"; words="$(_archmax_slugs)" ;;
@@ -34,7 +34,7 @@ _archmax() {
     beat) options="--root --help"; words="" ;;
     submit) options="--trigger --variables --session --idempotency-key --wait --url --verbose --json --root --help"; words="$(_archmax_slugs)" ;;
     turns) options="--follow --cancel --dead --url --verbose --json --root --help"; words="" ;;
-    keys) options="--scopes --workflows --json --root --help"; words="new list revoke" ;;
+    keys) options="--scopes --workflows --rate-limit --max-body-bytes --json --root --help"; words="new list revoke" ;;
     new) options="--title --root --help"; words="" ;;
     graph) options="--format --root --help"; words="$(_archmax_slugs)" ;;
     case) options="--out --workflow --root --help"; words="" ;;

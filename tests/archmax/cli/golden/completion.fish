@@ -93,6 +93,8 @@ complete -c archmax -n "__fish_seen_subcommand_from turns" -l help -d 'show the 
 complete -c archmax -n __fish_use_subcommand -a keys -d 'make, list and revoke keys of the HTTP API'
 complete -c archmax -n "__fish_seen_subcommand_from keys" -l scopes -d 'comma-separated: read, enqueue, decide, admin' -r
 complete -c archmax -n "__fish_seen_subcommand_from keys" -l workflows -d 'comma-separated slugs the key is bound to (default: all)' -r
+complete -c archmax -n "__fish_seen_subcommand_from keys" -l rate-limit -d 'requests a second or minute, as 5/s or 30/min (default: the settings\')' -r
+complete -c archmax -n "__fish_seen_subcommand_from keys" -l max-body-bytes -d 'longest request body (default: the settings\')' -r
 complete -c archmax -n "__fish_seen_subcommand_from keys" -l json -d 'print one JSON document'
 complete -c archmax -n "__fish_seen_subcommand_from keys" -l root -d 'the workspace (default: the current directory)' -r -a '(__fish_complete_directories)'
 complete -c archmax -n "__fish_seen_subcommand_from keys" -l help -d 'show the help of the command; also -h'
