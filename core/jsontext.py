@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 #: Any JSON value. Kept as `Any` because recursive aliases slow checkers and readers more than they help.
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
+#: levels of arrays and objects of a value from outside (caller, model, script). Readers and writers of JSON walk on the
+#: interpreter's stack and stop between 254 levels and some thousand, each at another; records wrap a value a few times
+MAX_DEPTH: Final = 100
 
 
 def well_formed(text: str) -> str:
@@ -25,6 +28,22 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def too_deep(value: Json) -> bool:
+    """Whether `value` is nested more than `MAX_DEPTH` levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Json] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, (list, tuple)):
+                inner.extend(item)
+        if not inner:
+            return False
+        level = inner
+    return any(isinstance(item, (dict, list, tuple)) for item in level)
 
 
 def clean(value: Json) -> Json:

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Any, Final
 
-from core.jsontext import clean, dumps, loads, text, well_formed
+from core.jsontext import clean, dumps, loads, text, too_deep, well_formed
 from sandbox import wire
 from sandbox.evaluation import (
     Evaluation,
@@ -397,7 +397,10 @@ class Run:
             return self._result(error, lost_state=report.exhausted or error.fault is Fault.MEMORY)
         try:
             value = _loads(report.value_text.encode())
+            deep = too_deep(value)
         except SandboxDiedError:
+            value, deep = None, True
+        if deep:
             message = "the result is nested too deeply to leave the sandbox"
             return self._result(ScriptError(Fault.THROWN, "RangeError", message))
         return self._result(None, value=value, has_value=report.has_value, shown=report.shown)
@@ -471,16 +474,21 @@ def _error_json(answer: HostAnswer) -> dict[str, Any]:
     return {"name": answer.error, "message": answer.message, "data": dict(answer.data) or None}
 
 
+_TOO_DEEP: Final = "the arguments are nested too deeply to leave the sandbox"
+
+
 def _parse_call(payload: bytes, seq: int) -> tuple[str, dict[str, Any], str | None]:
     """Tool, arguments and, where those cannot be read, what is wrong with them. Raises `SandboxDiedError`."""
     try:
         number, tool, args = loads(payload)
         if number != seq or not isinstance(tool, str) or not isinstance(args, dict):
             raise SandboxDiedError
+        if too_deep(args):
+            return tool, {}, _TOO_DEEP
         return tool, clean(args) if b"\\u" in payload else args, None
     except RecursionError:
         head = payload[: payload.find(b",", payload.find(b",") + 1)] + b"]"
-        return str(_loads(head)[1]), {}, "the arguments are nested too deeply to leave the sandbox"
+        return str(_loads(head)[1]), {}, _TOO_DEEP
     except (ValueError, TypeError) as error:
         raise SandboxDiedError from error
 

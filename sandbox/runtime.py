@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from core.jsontext import Json, JsonObject, clean, dumps, loads, well_formed
+from core.jsontext import Json, JsonObject, clean, dumps, loads, too_deep, well_formed
 from sandbox.evaluation import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     Evaluation,
@@ -290,7 +290,7 @@ class _Run:
         if self._deferred:
             return self._result(None, status=Status.SUSPENDED, lost_state=True)
         try:
-            value = loads(dumps(clean(said.get("value"))))
+            value = _plain(said.get("value"))
         except (TypeError, ValueError, RecursionError) as error:
             return self._result(ScriptError(Fault.THROWN, "TypeError", f"the result is no JSON: {error}"))
         return self._result(None, value=value, has_value="value" in said, shown=said.get("formatted"))
@@ -308,7 +308,7 @@ class _Run:
         if not isinstance(given, Mapping):
             raise ToolRejected("TypeError", f"tools.{tool} takes one object of arguments", {})
         try:
-            args: JsonObject = loads(dumps(clean(dict(given))))
+            args: JsonObject = _plain(dict(given))
         except (TypeError, ValueError, RecursionError) as error:
             raise ToolRejected("TypeError", f"the arguments are no JSON: {error}", {}) from error
         self._hush()
@@ -503,6 +503,13 @@ def _diverged(what: str) -> ScriptError:
 async def _never() -> str:
     """Wait until the evaluation is over and this call is cancelled with it."""
     return await asyncio.get_running_loop().create_future()
+
+
+def _plain(given: Any) -> Json:
+    """`given` as JSON that is nobody else's. Raises: `TypeError`, `ValueError`, `RecursionError`."""
+    if too_deep(given):
+        raise ValueError("nested too deeply to leave the sandbox")
+    return loads(dumps(clean(given)))
 
 
 def _consume(done: asyncio.Future[Any]) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
+
+from core.jsontext import MAX_DEPTH, too_deep
 
 OnBusyWord = Literal["queue", "reject", "interrupt"]
 Label = Annotated[str, StringConstraints(max_length=200)]
@@ -16,7 +18,15 @@ LabelName = Annotated[
     str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
 ]
 TriggerId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Variables = dict[str, Any]
+
+
+def _not_too_deep(value: dict[str, Any]) -> dict[str, Any]:
+    if too_deep(value):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+Variables = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
 MAX_LABELS = 16
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.jsontext import JsonObject
+from core.jsontext import MAX_DEPTH, JsonObject, too_deep
 from core.paths import canonical
 from engine.delegation.answers import (
     failure_text,
@@ -70,6 +70,8 @@ async def check_call(
                 workflow,
                 f"${{{{{resolved.reference}}}}} cannot be filled in: {resolved.why}; $${{{{…}}}} stays literal",
             )
+        if too_deep(resolved):
+            raise _refuse("invalid-param", workflow, f"nested more than {MAX_DEPTH} levels deep")
         arguments = resolved
     call.rewritten = call.rewritten or arguments != call.args
     call.args = arguments

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from langchain_core.messages import AIMessage, AIMessageChunk, InvalidToolCall, ToolCall
 
-from core.jsontext import JsonObject
+from core.jsontext import MAX_DEPTH, JsonObject, too_deep
+
+TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -26,11 +28,13 @@ def read_arguments(raw: str | None) -> JsonObject | str:
     try:
         # Raw line breaks inside a string are common and unambiguous, so they pass.
         value = json.loads(raw, strict=False, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError as error:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
         return f"a JSON {_kind(value)}, not an object"
-    return value
+    return TOO_DEEP if too_deep(value) else value
 
 
 def _kind(value: object) -> str:

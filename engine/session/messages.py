@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.jsontext import Json, JsonObject, well_formed
+from core.jsontext import MAX_DEPTH, Json, JsonObject, too_deep, well_formed
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -109,6 +109,8 @@ def assistant_message(answer: AIMessage, *, taken_ids: Iterable[str] = ()) -> Js
     for call_id, name, args, fault in raw_calls:
         unique = call_id if call_id and call_id not in seen else new_id("call")
         seen.add(unique)
+        if not isinstance(args, str) and too_deep(args):
+            args, fault = "{…}", f"nested more than {MAX_DEPTH} levels deep"
         if fault is None and isinstance(args, dict):
             calls.append({"id": unique, "name": name, "args": args})
         else:

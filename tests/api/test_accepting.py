@@ -53,6 +53,21 @@ async def test_a_start_without_a_message_opens_over_its_variables(client: httpx.
     assert history[0]["role"] == "runtime" and "A-7" in history[0]["text"]
 
 
+@pytest.mark.parametrize("levels", [150, 300, 900])
+async def test_variables_nested_too_deeply_are_refused_by_place(
+    client: httpx.AsyncClient, levels: int
+) -> None:
+    deep = "[" * levels + "]" * levels
+    start = f'{{"message": "x", "variables": {{"a": {deep}}}}}'
+    batch = f'{{"items": [{{"op": "start", "workflow": "chat", {start[1:]}]}}'
+    json_kind = {"content-type": "application/json"}
+    answer = await client.post("/v1/workflows/chat/sessions", content=start, headers=json_kind)
+    assert "levels deep" in refused(answer, 422, "validation")["detail"]
+    assert pointers(answer) == {"/variables"}
+    answer = await client.post("/v1/batch", content=batch, headers=json_kind)
+    assert "levels deep" in refused(answer, 422, "validation")["detail"]
+
+
 async def test_a_whole_run_over_http(client: httpx.AsyncClient) -> None:
     """Start, park, reply, decide: 03 §2.2."""
     session = fresh()

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from core.errors import ArchmaxError
-from core.jsontext import clean, dumps, loads, well_formed
+from core.jsontext import MAX_DEPTH, clean, dumps, loads, too_deep, well_formed
 
 
 def test_half_an_emoji_becomes_the_replacement_character_both_ways() -> None:
@@ -32,6 +32,19 @@ def test_integers_of_any_size_survive() -> None:
 def test_what_is_no_json_is_a_value_error() -> None:
     with pytest.raises(ValueError, match=r"JSON|Expecting|line 1"):
         loads("{")
+
+
+def test_how_deep_a_value_is_is_told_without_recursion() -> None:
+    assert not too_deep({"a": [1, "x", None]})
+    assert not too_deep([[] for _ in range(10_000)])
+    deepest: list[object] = []
+    for _ in range(MAX_DEPTH - 1):
+        deepest = [deepest]
+    assert not too_deep(deepest)
+    assert too_deep([deepest]) and too_deep({"a": deepest})
+    for _ in range(100_000):
+        deepest = [deepest]
+    assert too_deep(deepest)
 
 
 class _Sample(ArchmaxError):

@@ -70,6 +70,8 @@ FAILING = {
     "deep nesting of arrays": "let a = []; for (let i = 0; i < 1e5; i++) a = [a]; JSON.stringify(a)",
     "deep nesting returned": "let a = []; for (let i = 0; i < 1e5; i++) a = [a]; a",
     "nesting deeper than the host reads": "let a = []; for (let i = 0; i < 1500; i++) a = [a]; a",
+    "nesting deeper than a value may be": "let a = []; for (let i = 0; i < 150; i++) a = [a]; a",
+    "arguments deeper than a value may be": "let a = []; for (let i = 0; i < 150; i++) a = [a]; await tools.echo({ x: a })",
     "deep source": "[" * 20000 + "]" * 20000,
     "eval of deep source": "eval('['.repeat(1e5) + ']'.repeat(1e5))",
     "huge shift of a bigint": "1n << (2n ** 40n)",

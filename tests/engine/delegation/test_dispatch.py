@@ -258,3 +258,18 @@ async def test_an_ungranted_delegation_is_blocked_by_governance(bench: Make) -> 
     )
     await b.send()
     assert b.one("tool-blocked")["state"] == "other" and not b.of("sub-workflow-start")
+
+
+async def test_arguments_that_references_nest_too_deeply_are_refused(bench: Make) -> None:
+    """A whole value put in place of its reference makes the arguments deeper than the model wrote them."""
+    deep: Any = 1
+    for _ in range(90):
+        deep = [deep]
+    wrapped: Any = "${{a}}"
+    for _ in range(20):
+        wrapped = [wrapped]
+    child = SIMPLE.replace(", returns: [fee]", "")
+    script = [do(setting(a=deep)), do(fee(card_no=wrapped)), say("done")]
+    b = bench({"main": MAIN, "fee-check": child}, script)
+    outcome = await b.send()
+    assert "levels deep" in b.results(outcome, "archmax_workflow_fee-check")[0]

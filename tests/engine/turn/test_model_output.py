@@ -58,6 +58,24 @@ async def test_a_readable_message_between_starts_the_count_again(bench: Make) ->
     assert (await b.send()).state == "intake"
 
 
+@pytest.mark.parametrize("levels", [150, 600, 5000])
+@pytest.mark.parametrize("as_text", [True, False])
+async def test_arguments_nested_too_deeply_are_answered(bench: Make, levels: int, as_text: bool) -> None:
+    """Whether a provider gives them as text or parsed: what no writer of JSON takes must not end the turn."""
+    deep: Any = 1
+    for _ in range(levels):
+        deep = [deep]
+    wrong = {"name": "archmax_set_variables", "args": {"variables": {"a": deep}}, "id": "c1"}
+    raw = f'{{"variables": {{"a": {"[" * levels}1{"]" * levels}}}}}'
+    first = do(bad(raw, "archmax_set_variables")) if as_text else AIMessage("", tool_calls=[wrong])
+    b = bench(SPEC, [first, say("done") if as_text else AIMessage("done")])
+    outcome = await b.send()
+    assert outcome.kind == "completed"
+    [result] = [m for m in outcome.transcript if m["role"] == "tool"]
+    assert result["status"] == "error" and "levels deep" in result["text"]
+    assert b.values(outcome) == {}
+
+
 async def test_unknown_tools_are_answered_by_name(bench: Make) -> None:
     """03 §6: error status; `archmax_note` is no tool (§12)."""
     b = bench(SPEC, [do(call("teleport"), call("archmax_note"), call("touch", n=1)), say("done")])
