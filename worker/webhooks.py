@@ -227,7 +227,12 @@ def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
             return _public(inner)
         if address in _NAT64:
             return _public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        if address not in _GLOBAL_UNICAST:
+            return False
     return address.is_global and not address.is_multicast
 
 
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+#: the only IPv6 addresses ever handed out. `is_global` also holds for site-local ones, for NAT64 prefixes of a site's own,
+#: and for IPv4 addresses in forms that some translators still know (`::127.0.0.1`, `::ffff:0:127.0.0.1`)
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
