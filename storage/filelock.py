@@ -48,7 +48,7 @@ async def exclusive(path: Path) -> AsyncGenerator[None, None]:
 
 
 @contextmanager
-def waited(path: Path) -> Generator[None, None, None]:
+def waited(path: str) -> Generator[None, None, None]:
     """Hold the lock at `path`, waiting for it; the file stays. For short sections, in a thread."""
     descriptor = _open(path)
     try:
@@ -83,12 +83,12 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _open(path: Path) -> int:
+def _open(path: str | Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, flags, 0o666)
 
 
