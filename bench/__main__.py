@@ -26,6 +26,7 @@ from bench.kernel_decision import kernel
 from bench.peers import run_peers
 from bench.report import write_report
 from bench.sandbox_cost import scripts
+from bench.simulated import simulated
 from bench.spec_validate import spec
 from bench.store_ops import store
 from bench.turns import (
@@ -56,6 +57,7 @@ STEPS: Final[dict[str, Callable[[Figures, bool], Coroutine[Any, Any, None]]]] = 
     "spec": spec,
     "store": store,
     "scripts": scripts,
+    "simulator": simulated,
     "session": long_sessions,
     "sweep": sweeps,
     "queue": queues,

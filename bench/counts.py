@@ -28,9 +28,12 @@ from bench.turns import bench_agent, bench_workspace, run_turn
 from bench.workload import message, wire
 from storage.memory import MemoryStore
 from storage.objects import ListedObject, ObjectStore, StoredObject
+from worker.events import SESSIONS
 
 #: what Python tells an audit hook when it makes a process
 _SPAWNS: Final = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "subprocess.Popen"}
+
+_TIMED: Final = ("EVALSHA", "GET", "EXPIRE", "PUBLISH")
 
 MOVES = """
 title: Moves
@@ -127,44 +130,48 @@ async def count_session(turns: int) -> tuple[int, int]:
 class FleetCounts:
     """One turn through queue and worker: Redis commands that name the session, by command; messages sent; processes.
 
-    `kept`: bytes that Redis holds more per turn once turns are over.
+    `kept`: bytes of the keys that name the session, and its line in the list of sessions, once the turn is over.
     """
 
     commands: dict[str, int]
     messages: int
     spawned: int
-    kept: float
+    kept: int
 
     @property
     def total(self) -> int:
         return sum(self.commands.values())
 
+    @property
+    def steady(self) -> int:
+        """Without what grows with the time a turn takes: lease renewals, and how many round trips tell its events."""
+        return self.total - sum(self.commands.get(name, 0) for name in _TIMED)
 
-async def count_fleet_turn(*, fan: int = 0, kept_of: int = 20) -> FleetCounts:
+
+async def count_fleet_turn(*, fan: int = 0) -> FleetCounts:
     """A plain turn, or one with `fan` children, counted at the Redis server."""
     async with bench_fleet(store_fsync=False) as fleet:
         worker = await fleet.start_worker()
         await fleet.ended("warm", await fleet.send("warm", message("warm", fan=min(fan, 1))))
         alive = set(family(worker.pid))
-        before = await _used(fleet)
-        for number in range(kept_of):
-            await fleet.ended(f"kept{number}", await fleet.send(f"kept{number}", message("kept")))
-        await asyncio.sleep(0.5)  # events are told in batches
-        kept = (await _used(fleet) - before) / max(1, kept_of)
+        session = "counted-one"
         async with _monitored(fleet) as seen:
-            session = "counted-one"
             await fleet.ended(session, await fleet.send(session, message(session, fan=fan)))
-            await asyncio.sleep(0.5)
-        named = [words for words in seen if any("counted-one" in word for word in words)]
+            await fleet.all_ended()
+            await asyncio.sleep(0.5)  # what is told behind the end
+        named = [words for words in seen if any(session in word for word in words)]
+        kept = await _kept(fleet, session)
         commands = Counter(words[0].upper() for words in named)
         sent = sum(words[0].upper() == "LPUSH" and words[1].startswith("archmax.") for words in named)
         spawned = len(set(family(worker.pid)) - alive)
     return FleetCounts(dict(commands), sent, spawned, kept)
 
 
-async def _used(fleet: BenchFleet) -> int:
-    used: int = (await fleet.client.redis.info("memory"))["used_memory"]
-    return used
+async def _kept(fleet: BenchFleet, session: str) -> int:
+    redis = fleet.client.redis
+    keys = [key async for key in redis.scan_iter(match=f"*{session}*", count=1000)]
+    held = [await redis.memory_usage(key, samples=0) or 0 for key in keys]
+    return sum(held) + await redis.hstrlen(SESSIONS, session)
 
 
 @asynccontextmanager
@@ -252,8 +259,9 @@ async def measure(figures: Figures, quick: bool) -> None:
     figures.add("counts", f"{turns} turns on one session", "bytes written", "bytes", [written])
     figures.add("counts", f"{turns} turns on one session", "bytes kept", "bytes", [held])
     for variant, fan in (("a turn in the fleet", 0), ("50 children in the fleet", 50)):
-        fleet = await count_fleet_turn(fan=fan, kept_of=20 if quick else 200)
+        fleet = await count_fleet_turn(fan=fan)
         figures.add("counts", variant, "Redis commands naming it", "1/turn", [fleet.total])
+        figures.add("counts", variant, "the same whatever the time", "1/turn", [fleet.steady])
         figures.add("counts", variant, "messages sent", "1/turn", [fleet.messages])
         figures.add("counts", variant, "processes spawned", "1/turn", [fleet.spawned])
         if not fan:

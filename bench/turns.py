@@ -86,6 +86,8 @@ async def w1_queued(figures: Figures, quick: bool) -> None:
             url = await fleet.start_api()
             api = fleet.processes[-1].pid
             async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
+                for number in range(WARM):  # the first requests import what they need
+                    await _waited(http, f"warm{number}", message("warm"))
                 before = cpu_seconds([api])
                 turns = await _w1_ways(figures, fleet, http, store, quick)
                 each = (cpu_seconds([api]) - before) * 1000 / turns
@@ -101,11 +103,7 @@ async def _w1_ways(
         await fleet.ended(session, await fleet.send(session, text))
 
     async def wait(session: str, text: str) -> None:
-        turn = await _post(http, session, text)
-        answer = await http.get(f"/v1/turns/{turn}", params={"wait": 30})
-        answer.raise_for_status()
-        if answer.json()["status"] != "settled":
-            raise RuntimeError(answer.text)
+        await _waited(http, session, text)
 
     async def stream(session: str, text: str) -> None:
         turn = await _post(http, session, text)
@@ -118,7 +116,7 @@ async def _w1_ways(
     for way, run in (("queue", queue), ("HTTP, ?wait=", wait), ("HTTP, events", stream)):
         for latency in (0, 20):
             spent: list[float] = []
-            for number in range((8 if quick else 60 if latency == 0 else 30) + WARM):
+            for number in range((5 if quick else 60 if latency == 0 else 30) + WARM):
                 session = f"{uuid.uuid4().hex[:8]}-{number}"
                 began = now()
                 await run(session, message(session, latency_ms=latency))
@@ -126,6 +124,14 @@ async def _w1_ways(
             through_http += len(spent) if run is not queue else 0
             figures.add("W1", f"{way}, {store}, lat {latency}", "turn", "ms", spent[WARM:])
     return through_http
+
+
+async def _waited(http: httpx.AsyncClient, session: str, text: str) -> None:
+    turn = await _post(http, session, text)
+    answer = await http.get(f"/v1/turns/{turn}", params={"wait": 30})
+    answer.raise_for_status()
+    if answer.json()["status"] != "settled":
+        raise RuntimeError(answer.text)
 
 
 async def _post(http: httpx.AsyncClient, session: str, text: str) -> str:
@@ -162,7 +168,7 @@ async def w3_fan_out(figures: Figures, quick: bool) -> None:
     """A parent with 50 children, two worker processes; and with one slot."""
     children = 50
     for workers, concurrency, variant in ((2, 200, "2 processes"), (1, 1, "one slot")):
-        runs = 1 if concurrency == 1 else 3 if quick else 8
+        runs = 1 if concurrency == 1 else 2 if quick else 8
         async with bench_fleet() as fleet:
             for _ in range(workers):
                 await fleet.start_worker(concurrency)
@@ -293,13 +299,13 @@ async def _burst(fleet: BenchFleet, name: str, turns: int, latency: int) -> floa
 
 async def waiting_turns(figures: Figures, quick: bool) -> None:
     """Turns waiting for a slow model in one process: what each adds, what others feel, what an idle worker holds."""
-    turns, wait_seconds = (30, 30) if quick else (200, 60)
+    turns, wait_seconds = (20, 40) if quick else (200, 60)
     # twice as many slots: the others' turns are to meet the waiting ones in the process, not to queue for a slot
     async with bench_fleet() as fleet:
         worker = await fleet.start_worker(2 * turns)
         for number in range(20):
             await fleet.ended(f"warm{number}", await fleet.send(f"warm{number}", message("warm")))
-        alone = await _turns(fleet, "alone", 10 if quick else 60)
+        alone = await _turns(fleet, "alone", 5 if quick else 60)
         await asyncio.sleep(1)
         idle = resident_mib(family(worker.pid))
         figures.add("memory", "idle worker", "resident (PSS)", "MiB", [idle])
@@ -311,7 +317,7 @@ async def waiting_turns(figures: Figures, quick: bool) -> None:
             await asyncio.sleep(0.1)
         await asyncio.sleep(1)
         full = resident_mib(family(worker.pid))
-        beside = await _turns(fleet, "beside", 10 if quick else 60)
+        beside = await _turns(fleet, "beside", 5 if quick else 60)
         figures.add("memory", f"{turns} waiting turns", "each adds", "MiB", [(full - idle) / turns])
         ratio = percentile(beside, 0.5) / percentile(alone, 0.5)
         figures.add("memory", f"{turns} waiting turns", "others' latency", "ratio", [ratio])
