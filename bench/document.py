@@ -159,7 +159,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.document", description=__doc__)
     parser.add_argument("--results", type=Path, default=REPOSITORY / "bench/results")
     report = Report(parser.parse_args().results)
-    page = fill(PERFORMANCE.read_text(), "counts", f"{report.heading()}\n\n{counts_table(report.figures)}")
+    counted = f"Counted at {report.about['at']}; a busy machine does not change them."
+    page = fill(PERFORMANCE.read_text(), "counts", f"{counted}\n\n{counts_table(report.figures)}")
     if report.about["quick"]:
         print("a quick run: only its counts are taken")
     else:
