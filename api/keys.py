@@ -89,6 +89,10 @@ class ApiKey:
     def allows(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
+    def within(self, workflows: frozenset[str] | None) -> bool:
+        """Whether it reaches nothing beyond `workflows`; None is all of them."""
+        return workflows is None or (self.workflows is not None and self.workflows <= workflows)
+
     def to_json(self) -> JsonObject:
         """What a list shows."""
         shown: JsonObject = {

@@ -33,7 +33,7 @@ from worker.following import EventId, Follower, Told
 from worker.intake import Intake
 from worker.protocol.accept import Accepted, Check, Draft, IdempotencyKey, OnBusy, accept, delete_session
 from worker.protocol.cancel import cancel
-from worker.protocol.errors import TurnUnknown
+from worker.protocol.errors import SessionGone, TurnUnknown
 from worker.reading import Reader, SessionView, TurnView, split_turn_id
 from worker.refusals import SessionUnknown, WebhookRefused, WorkflowUnknown
 from worker.requests import (
@@ -233,6 +233,18 @@ class FleetService:
         life = SessionKeys(view.head.session).life(view.head.life)
         found = await self.client.files.read(life.blob(ref.blob or ""))
         return None if found is None else found.body
+
+    async def dead_webhooks(self, caller: Caller) -> list[JsonObject]:
+        """Webhooks that were given up, of sessions the caller may see. Raises: `StoreUnavailable`."""
+        letters = await self.client.webhooks.dead()
+        if caller.workflows is None:
+            return letters
+        seen: list[JsonObject] = []
+        for letter in letters:
+            with contextlib.suppress(SessionUnknown, SessionGone):  # whose workflow nothing tells is hidden
+                await self.workflow_of(split_turn_id(letter["turnId"])[0], caller)
+                seen.append(letter)
+        return seen
 
     async def artifact(self, session: str, name: str, caller: Caller) -> tuple[bytes, str] | None:
         """Content and media type of one artifact (05 §16). Raises: `WorkflowLoadError` when the workflow is broken."""

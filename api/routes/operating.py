@@ -29,11 +29,13 @@ async def fleet(request: Request, caller: Reads) -> Response:
 
 @router.get("/keys", responses={200: {"model": KeyList}, **problems()}, summary="List API keys")
 async def keys(request: Request, caller: Administers) -> Response:
-    return json_answer({"items": [key.to_json() for key in await api_of(request).keys.every()]})
+    """A key bound to workflows sees those that reach no others."""
+    keys = await api_of(request).keys.every()
+    return json_answer({"items": [key.to_json() for key in keys if key.within(caller.workflows)]})
 
 
 @router.get(
     "/webhooks/dead", responses={200: {"model": DeadLetters}, **problems()}, summary="Webhooks given up"
 )
 async def dead(request: Request, caller: Administers) -> Response:
-    return json_answer({"items": await api_of(request).service.client.webhooks.dead()})
+    return json_answer({"items": await api_of(request).service.dead_webhooks(caller)})

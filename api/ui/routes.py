@@ -226,7 +226,7 @@ async def dead_letters_page(
     service = api_of(request).service
     turns, count = await asyncio.gather(dead_turns(service, visitor.caller), _count(request, visitor))
     # a webhook's target is the business of administrators, as at /v1/webhooks/dead
-    webhooks = await service.client.webhooks.dead() if visitor.may(Scope.ADMIN) else None
+    webhooks = await service.dead_webhooks(visitor.caller) if visitor.may(Scope.ADMIN) else None
     return page(
         request,
         "dead.html",

@@ -17,6 +17,7 @@ from api.auth import Buckets
 from api.keys import ApiKey, KeyRefused, KeyStore, RateLimit, Scope, fixed_keys
 from api.middleware import Bodies
 from api.settings import ApiSettings
+from core.jsontext import dumps
 from storage.memory import MemoryStore
 from storage.open import open_store
 from tests.support.documented import Document
@@ -159,6 +160,37 @@ async def test_a_key_bound_to_workflows_sees_no_other(locked: httpx.AsyncClient,
     page = await locked.get("/v1/sessions", params={"workflow": "refund"}, headers=bearer(bound))
     assert page.json()["items"] == []
     assert (await locked.get("/v1/workflows/refund", headers=bearer(READER))).status_code == 404
+
+
+async def test_an_administrator_of_one_workflow_sees_no_keys_and_webhooks_of_others(
+    fleet: RunningFleet, locked: httpx.AsyncClient, keys: KeyStore
+) -> None:
+    """A webhook's address may hold a secret, and its turn's id names a session."""
+    mine, bound = await keys.create("bound administrator", ["admin"], ["chat"])
+    await keys.create("of another", ["read"], ["refund"])
+    await keys.create("of both", ["read"], ["chat", "refund"])
+    await keys.create("of all", ["read"])
+    turns: dict[str, str] = {}
+    store = open_store((fleet.root / "sessions").as_uri(), fsync=False)
+    for workflow in ("chat", "refund"):
+        started = await locked.post(
+            f"/v1/workflows/{workflow}/sessions", json={"message": "x"}, headers=bearer(FIXED)
+        )
+        turns[workflow] = started.json()["turnId"]
+        letter = {"turnId": turns[workflow], "url": "https://x.example", "problem": "p", "attempts": 10}
+        await store.put(f"_webhooks/dead/{workflow}-of-a-test", dumps({**letter, "at": 1}))
+    lost = {"turnId": "never-was.1", "url": "https://x.example", "problem": "p", "attempts": 10, "at": 1}
+    await store.put("_webhooks/dead/unknown-of-a-test", dumps(lost))
+    listed = (await locked.get("/v1/keys", headers=bearer(bound))).json()["items"]
+    assert [key["id"] for key in listed if key["workflows"] != ["chat"]] == []
+    assert mine.id in {key["id"] for key in listed}
+    dead = (await locked.get("/v1/webhooks/dead", headers=bearer(bound))).json()["items"]
+    assert [item["turnId"] for item in dead] == [turns["chat"]]
+    dead = (await locked.get("/v1/webhooks/dead", headers=bearer(FIXED))).json()["items"]
+    assert {item["turnId"] for item in dead} >= {*turns.values(), "never-was.1"}
+    for name in ("chat", "refund", "unknown"):
+        await store.delete([f"_webhooks/dead/{name}-of-a-test"])
+    await store.close()
 
 
 async def test_two_keys_may_use_the_same_idempotency_key(locked: httpx.AsyncClient, keys: KeyStore) -> None:
