@@ -30,7 +30,7 @@ _CONNECTIONS = frozenset(
     }
 )
 _KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_\-*]{6,}|(?i:bearer)\s+\S+|\bAKIA[0-9A-Z]{12,}"
+    r"\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_\-*]{6,}|(?i:bearer)\s+\S+|\bBasic\s+(?=\S*[0-9=])[A-Za-z0-9+/]{8,}=*|\bAKIA[0-9A-Z]{12,}"
 )
 _URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 

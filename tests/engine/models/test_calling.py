@@ -19,6 +19,7 @@ from engine.models import calling
 from engine.models.calling import RetryPolicy, call_model
 from engine.models.errors import CallFailure, ModelCallError
 from engine.models.factory import ModelFactory, ModelSettings
+from engine.models.failures import redact
 from engine.models.scope import CallScope
 from engine.models.usage import usage_of
 from tests.support.openai_server import Body, Cut, Hang, OpenAIServer, Reply, Status, openai_server
@@ -354,3 +355,10 @@ def test_one_model_works_in_one_loop_after_another_and_leaves_nothing_behind() -
         gc.collect()
     assert reached == ["one", "two"] * 2
     assert [str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+
+def test_a_login_that_an_endpoint_repeats_is_not_told() -> None:
+    """The client makes a header of what stands before the host of `ARCHMAX_API_BASE_URL`."""
+    login = "Basic dXNlcjpwYXNzd29yZC0x"
+    assert redact(f"403: {{'authorization': '{login}'}}") == "403: {'authorization': '***'}"
+    assert redact("Basic authentication is needed") == "Basic authentication is needed"
