@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -15,6 +16,8 @@ from engine.errors import InvalidDecisionTargetError, UnknownTriggerError
 from worker.protocol.errors import TurnOver
 from worker.reading import shown_outcome
 from worker.refusals import SignatureRefused
+
+logger = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: documented under docs/web-developers.md#problems
@@ -207,6 +210,10 @@ def _escape(part: str) -> str:
     return part.replace("~", "~0").replace("/", "~1")
 
 
-async def on_archmax_error(_request: Request, error: Exception) -> Response:
+async def on_archmax_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ArchmaxError)
+    if status_of(error) == 500:  # the caller is told that the log says why
+        logger.error(
+            "%s %s failed: %s", request.method, request.url.path, error, extra={"action": "request_failed"}
+        )
     return problem_response(problem_of(error), error.headers if isinstance(error, HttpProblem) else None)

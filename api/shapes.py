@@ -230,6 +230,14 @@ class StateShape(Shape):
     type: str = Field(examples=["human"])
     terminal: bool = Field(examples=[False])
     title: str | None = Field(None, examples=["Review the refund"])
+    instructions: str | None = Field(
+        None,
+        description="of a human state: what the person who decides is told",
+        examples=["Compare the refund with the order."],
+    )
+    approvers: list[str] | None = Field(
+        None, description="of a human state: who should decide", examples=[["refunds@shop.example"]]
+    )
     transitions: list[dict[str, Any]] = Field(
         examples=[[{"to": "pay", "type": "approve", "description": "The refund is paid."}]]
     )

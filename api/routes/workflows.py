@@ -12,7 +12,7 @@ from api.context import api_of
 from api.shapes import GraphShape, Workflow, WorkflowList
 from core.jsontext import JsonObject
 from engine.errors import UnsupportedRuntimeContractError, WorkflowLoadError
-from engine.spec.model import Spec, Trigger
+from engine.spec.model import Spec, State, Trigger
 from engine.spec.signatures import signature_json_schema
 from worker.artifacts import graph_json
 
@@ -66,6 +66,7 @@ def workflow_body(spec: Spec) -> JsonObject:
                 "type": state.type,
                 "terminal": state.terminal,
                 **({"title": state.title} if state.title else {}),
+                **(_for_the_person(state) if state.type == "human" else {}),
                 "transitions": [
                     {"to": edge.to, "type": edge.type, "description": edge.description or ""}
                     for edge in state.transitions
@@ -76,6 +77,16 @@ def workflow_body(spec: Spec) -> JsonObject:
     }
     if spec.title:
         body["title"] = spec.title
+    return body
+
+
+def _for_the_person(state: State) -> JsonObject:
+    """What a page that asks for the decision shows of a human state; other states' instructions are the model's alone."""
+    body: JsonObject = {}
+    if state.instructions:
+        body["instructions"] = state.instructions
+    if state.approvers:
+        body["approvers"] = list(state.approvers)
     return body
 
 
