@@ -29,6 +29,8 @@ class Target:
     scale: float = 1.0
     figure: Literal["median", "p99"] = "median"
     higher: bool = False
+    #: whether other load on the machine changes it
+    timed: bool = True
 
     @property
     def words(self) -> str:
@@ -60,21 +62,21 @@ TARGETS: Final = (
     Target("W1 plain turn in process, directory, fsync", "ms", ("W1", "in process, directory, fsync, lat 0", "turn"), 0.6, True, ("W1", IN_PROCESS, "turn"), scale=MS),
     Target("W1 the same on S3", "ms", ("W1", "in process, S3, lat 0", "turn"), 0.3, True, ("W1", "objs3/in-process/lat0", "turn"), scale=MS),
     Target("W1 through HTTP, queue and worker", "ms", ("W1", r"HTTP, \?wait=, directory, fsync, lat 0", "turn"), 1.0, True, ("W1", QUEUED, "turn"), scale=MS),
-    Target("W2 40 turns on one session: bytes stored", "MB", ("W2", ".*", "bytes kept"), 1.0, True, ("W2", ".*", "store_size")),
+    Target("W2 40 turns on one session: bytes stored", "MB", ("W2", ".*", "bytes kept"), 1.0, True, ("W2", ".*", "store_size"), timed=False),
     Target("W2 last three turns ÷ first three", "", ("W2", ".*", "last 3 / first 3"), 1.1, False, ("W2", ".*", "turn_last3"), over="turn_first3"),
     Target("W3 50 children, 20 ms model, two processes", "s", ("W3", ".*2 processes, lat 20", "fan-out"), 1.2, True, ("W3", ".*lat20", "fanout_50")),
     Target("W3 the same with one slot: it ends", "s", ("W3", ".*one slot.*", "fan-out"), 60.0),
     Target("W4 worker killed: until the turn goes on", "s", ("W4", ".*", "until it goes on"), 3.0, False, ("W4", ".*", "kill_to_resume")),
-    Target("W4 committed calls repeated", "", ("W4", ".*", "committed calls repeated"), 0.0, figure="p99"),
+    Target("W4 committed calls repeated", "", ("W4", ".*", "committed calls repeated"), 0.0, figure="p99", timed=False),
     Target("W5 turns at once, 20 ms model, two processes", "turns/s", ("W5", r".*2 process\(es\), lat 20", "turns/s"), 1.5, True, ("W5", ".*lat20", "throughput"), higher=True),
-    Target("Waiting turns in one process: each adds", "MiB", ("memory", ".*waiting.*", "each adds"), 3.0),
+    Target("Waiting turns in one process: each adds", "MiB", ("memory", ".*waiting.*", "each adds"), 3.0, timed=False),
     Target("Waiting turns: other turns' latency", "×", ("memory", ".*waiting.*", "others' latency"), 1.2),
-    Target("Idle worker, resident", "MiB", ("memory", "idle worker", ".*"), 140.0, False, ("W1", ".*", "worker_rss")),
+    Target("Idle worker, resident", "MiB", ("memory", "idle worker", ".*"), 140.0, False, ("W1", ".*", "worker_rss"), timed=False),
     Target("`archmax worker` to the end of its first turn", "s", ("start", ".*", ".*"), 2.5),
     Target("Enqueue to first model call, p50", "ms", ("latency", ".*", ".*"), 15.0),
     Target("Enqueue to first model call, p99", "ms", ("latency", ".*", ".*"), 60.0, figure="p99"),
-    Target("Prompt prefix of the reference workspace", "characters", ("prompt", "prefix of .*", "characters"), 12_000.0),
-    Target("Static block identical across a session's calls", "%", ("prompt", ".*", "static block identical"), 100.0, higher=True),
+    Target("Prompt prefix of the reference workspace", "characters", ("prompt", "prefix of .*", "characters"), 12_000.0, timed=False),
+    Target("Static block identical across a session's calls", "%", ("prompt", ".*", "static block identical"), 100.0, higher=True, timed=False),
 )  # fmt: skip
 
 
@@ -82,13 +84,13 @@ def judge(target: Target, figures: Figures, peers: Sequence[PeerRow]) -> Verdict
     """The worst of our rows against the best of the peers'."""
     rows = [row for row in figures.rows if named(target.ours, row)]
     best = _best(target, peers)
-    busy = any(row.cpu_available < QUIET for row in rows) and target.ours[0] != "prompt"
+    busy = target.timed and any(row.cpu_available < QUIET for row in rows)
     if not rows:
         return Verdict(target, None, best[0], best[1], None, None, False)
     pick = min if target.higher else max
     row = pick(rows, key=lambda row: _figure(target, row))
     ours = _figure(target, row)
-    busy = busy or (best[0] is not None and best[2] < QUIET)
+    busy = busy or (target.timed and best[0] is not None and best[2] < QUIET)
     if best[0] is None:
         met = None if target.of_peer else _holds(target, ours)
         return Verdict(target, ours, None, "", None, met, busy, row.variant)
