@@ -174,6 +174,8 @@ async def queues(figures: Figures, quick: bool) -> None:
                     "queue", "turns waiting, by turns", "Redis memory of each", "bytes", [each], at=size
                 )
             workers = [await fleet.start_worker(16) for _ in range(2)]
+            warm = await fleet.send(f"warm{size}", message("warm", fan=1), workflow="other")
+            await fleet.ended(f"warm{size}", warm)
             turns: list[float] = []
             children: list[float] = []
             for number in range(samples):
