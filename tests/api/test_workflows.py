@@ -25,7 +25,9 @@ states:
 
 def test_a_human_states_instructions_and_approvers_are_told_and_no_other_states() -> None:
     """07 §6."""
-    states = {state["slug"]: state for state in workflow_body(load(SPEC).spec)["states"]}
+    spec = load(SPEC).spec
+    assert spec is not None
+    states = {state["slug"]: state for state in workflow_body(spec)["states"]}
     assert states["review"]["instructions"] == "Compare the refund with the order."
     assert states["review"]["approvers"] == ["office@shop.example"]
     for slug in ("draft", "blind", "paid"):
