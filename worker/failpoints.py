@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
@@ -69,7 +70,8 @@ class Failpoint:
         if name == self._name:
             self._left -= 1
             if self._left == 0:
-                os.kill(os.getpid(), self._signal)
+                # To this very thread: one sent to the process stops the main thread first, and this one may run on.
+                signal.pthread_kill(threading.get_ident(), self._signal)
 
 
 def armed() -> Failpoint | None:

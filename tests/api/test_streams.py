@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
-from tests.support.fleet import RunningFleet, run_turn, settled, sse
+from tests.support.fleet import RunningFleet, eventually, run_turn, settled, sse
 
 
 def fresh(prefix: str = "e") -> str:
@@ -51,9 +51,19 @@ async def test_a_turns_stream_ends_when_it_has_settled(client: httpx.AsyncClient
 
 
 async def test_live_deltas_carry_no_id(client: httpx.AsyncClient) -> None:
-    started = (await client.post("/v1/workflows/chat/sessions", json={"message": "a while"})).json()
-    items = await read(client, started["links"]["events"])
-    live = [item for item in items if "id" not in item]
+    session = fresh()
+    await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
+    live: list[dict[str, Any]] = []
+    async with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
+        events = sse(answer)
+        while "comment" not in await anext(events):  # then it follows
+            pass
+        await client.post(f"/v1/sessions/{session}/turns", json={"message": "two"})
+        async for item in events:
+            if item.get("event") == "turn-settled":
+                break
+            if "comment" not in item and "id" not in item:
+                live.append(item)
     assert live and all(item["data"]["live"] is True for item in live)
 
 
@@ -76,14 +86,21 @@ async def test_what_redis_lost_is_derived_from_the_store(
     first = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
     second = await run_turn(client, f"/v1/sessions/{session}/decisions", {"to": "pay"})
     async with Redis.from_url(fleet.redis.url, decode_responses=True) as redis:
-        told: Any = await redis.xrange(f"archmax:events:{session}")
-        published = [(fields["id"], fields["data"]) for _, fields in told if "id" in fields]
+        last = recorded(await read(client, second["links"]["events"]))[-1][0]
+        published: list[str] = []
+
+        async def whole() -> bool:
+            told: Any = await redis.xrange(f"archmax:events:{session}")
+            published[:] = [fields["id"] for _, fields in told if "id" in fields]
+            return last in published
+
+        await eventually(whole)  # the end is in the store before it is told
         await redis.delete(f"archmax:events:{session}")
     derived = [
         *recorded(await read(client, first["links"]["events"])),
         *recorded(await read(client, second["links"]["events"])),
     ]
-    assert [identity for identity, _ in derived] == [identity for identity, _ in published]
+    assert [identity for identity, _ in derived] == published
 
 
 async def test_a_gap_in_what_redis_brings_is_filled(fleet: RunningFleet, client: httpx.AsyncClient) -> None:

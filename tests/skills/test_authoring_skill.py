@@ -29,7 +29,7 @@ def test_no_link_of_the_skill_is_broken(page: Path) -> None:
     assert broken_links(page) == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_example_validates_and_its_case_passes(tmp_path: Path) -> None:
     printed = run_page(SKILL / "SKILL.md", tmp_path)
     assert "valid — 0 error(s), 0 warning(s)" in printed, printed

@@ -21,7 +21,7 @@ def command_environment(extra: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def archmax(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_seconds: float = 60
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_seconds: float = 200
 ) -> subprocess.CompletedProcess[str]:
     """Run `archmax <arguments>` in `cwd` and wait for its end."""
     return subprocess.run(

@@ -20,7 +20,7 @@ from worker.protocol.reader import read_session_head
 from worker.redis_leases import LIST_LOCK
 
 #: how long a dead worker's turn may lie: its lease, one sweep and the way through the queue, on a crowded machine
-RECOVERY_SECONDS = 40
+RECOVERY_SECONDS = 120
 
 PLAIN = """
 title: Plain
@@ -227,7 +227,7 @@ class Crashes:
             await fleet.settled(session)
             queue = turn_queue(case.slug)
             await asyncio.to_thread(self._control.cancel_consumer, queue, destination=[self._spare.name])
-            await asyncio.sleep(1)  # nothing tells when it has let go
+            await asyncio.sleep(2)  # nothing tells when it has let go
         victim = fleet.start_worker(ARCHMAX_WORKFLOWS=case.slug + "*", ARCHMAX_FAILPOINT=case.failpoint)
         await fleet.ready(victim)
         return victim
@@ -238,7 +238,7 @@ class Crashes:
         else:
             await self._fleet.send(case.session, case.slug)
         try:
-            code = await asyncio.to_thread(victim.process.wait, 40)
+            code = await asyncio.to_thread(victim.process.wait, 120)
         except AssertionError:
             victim.kill()
             raise

@@ -123,7 +123,7 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -226,7 +226,7 @@ def _answers(url: str) -> bool:
 
 
 def _until(condition: Any, process: Process) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         if process.process.poll() is not None or time.monotonic() > deadline:
             raise AssertionError(f"did not come up:\n{process.words()[-4000:]}")

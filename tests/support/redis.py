@@ -33,7 +33,7 @@ class RestartableRedis:
             self._process = subprocess.Popen(
                 dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self._answers():
             assert self._process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)

@@ -30,7 +30,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from storage.s3 import S3Credentials, S3Store
 
-_START_SECONDS = 30
+_START_SECONDS = 90
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -108,7 +108,7 @@ class Worker:
         self.process.kill()
         self.process.wait()
 
-    def terminate(self, timeout_seconds: float = 30) -> int:
+    def terminate(self, timeout_seconds: float = 120) -> int:
         """TERM, and its exit code."""
         self.process.terminate()
         return self.process.wait(timeout_seconds)
@@ -180,7 +180,7 @@ class WorkerFleet:
         self._workers.append(worker)
         return worker
 
-    async def ready(self, worker: Worker, seconds: float = 90) -> None:
+    async def ready(self, worker: Worker, seconds: float = 120) -> None:
         def is_ready() -> bool:
             assert worker.process.poll() is None, worker.log
             return "worker ready" in worker.log
@@ -204,7 +204,7 @@ class WorkerFleet:
         except HeadMoved:
             return None
 
-    async def settled(self, session: str, turn: int = 1, *, seconds: float = 60) -> EndedTurn:
+    async def settled(self, session: str, turn: int = 1, *, seconds: float = 120) -> EndedTurn:
         """The turn's end, once it is there."""
         deadline = time.monotonic() + seconds
         while True:
@@ -246,7 +246,7 @@ def was_cancelled(end: EndedTurn) -> bool:
 
 
 async def until(
-    condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = 60, what: str = "a condition"
+    condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = 120, what: str = "a condition"
 ) -> None:
     deadline = time.monotonic() + seconds
     while True:

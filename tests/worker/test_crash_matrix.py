@@ -16,7 +16,7 @@ from archmax.local.redis import EmbeddedRedis
 from tests.support.crashes import CASES, Case, Crashes
 from tests.support.workers import WorkerFleet
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 SAMPLE = {
     Case("plain", "claim.after:1"),

@@ -23,7 +23,7 @@ from worker.ports import Message
 from worker.protocol.cancel import cancel
 from worker.protocol.reader import TurnStatus, read_turn
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 WIDTH = 3
 
@@ -119,7 +119,7 @@ MODEL = f"""
 - {{ when_workflow: well, tool_calls: [ {{ name: slow, args: {{ ref: well, seconds: 0.1 }} }} ] }}
 - {{ when_workflow: raises, tool_calls: [ {{ name: archmax_raise, args: {{ code: no-luck, reason: out of luck }} }} ] }}
 - {{ when_workflow: asks, text: "Which one?", tool_calls: [ {{ name: archmax_wait, args: {{ reason: a choice }} }} ] }}
-- {{ when_workflow: long, tool_calls: [ {{ name: slow, args: {{ ref: long, seconds: 60 }} }} ] }}
+- {{ when_workflow: long, tool_calls: [ {{ name: slow, args: {{ ref: long, seconds: 110 }} }} ] }}
 - {{ when_workflow: held, tool_calls: {calls("long", 5)} }}
 - {{ when_workflow: few, tool_calls: {calls("echo", 40)} }}
 - {{ when_workflow: few, text: few done }}
@@ -189,7 +189,7 @@ async def answers_of(fleet: WorkerFleet, session: str) -> list[str]:
 async def test_no_more_children_run_at_once_than_the_width_whatever_the_workers(fleet: WorkerFleet) -> None:
     """Design "One engine, two drivers": `max_concurrent` counts fleet-wide; answers come in call order."""
     await fleet.send("wide", "wide")
-    end = await fleet.settled("wide", seconds=120)
+    end = await fleet.settled("wide")
     assert end.outcome["reply"] == "wide done", end.outcome
     events = [mark for mark, key in fleet.marked_keys() if key.startswith("wide~")]
     assert Counter(events) == {"begin:leaf": 8, "end:leaf": 8}
@@ -212,7 +212,7 @@ async def test_children_that_succeed_fail_refuse_park_and_are_cancelled_all_answ
     key = next(key for mark, key in fleet.marked_keys() if mark == "begin:long" and key.startswith("mixed~"))
     long = key.partition("/")[0]
     await cancel(fleet.client.fleet, long, 1)
-    end = await fleet.settled("mixed", seconds=120)
+    end = await fleet.settled("mixed")
     assert end.outcome["reply"] == "mixed done", end.outcome
     assert joins(end) == 1
     well, raises, asks, needs, cancelled = await answers_of(fleet, "mixed")
@@ -231,7 +231,7 @@ async def test_wake_ups_that_are_early_doubled_or_lost_join_once(fleet: WorkerFl
     await fleet.client.fleet.queue.send(early)
     await asyncio.sleep(0.5)
     await fleet.client.redis.flushdb()  # whatever was on its way is lost
-    end = await fleet.settled("woken", seconds=120)
+    end = await fleet.settled("woken")
     await fleet.client.fleet.queue.send(early)
     assert end.outcome["reply"] == "wide done"
     assert joins(end) == 1
@@ -247,7 +247,7 @@ async def test_a_cancelled_parent_takes_its_children_along(fleet: WorkerFleet) -
         lambda: any(key.startswith("held~") for _, key in fleet.marked_keys()), what="a child to begin"
     )
     await cancel(fleet.client.fleet, "held", 1)
-    end = await fleet.settled("held", seconds=60)
+    end = await fleet.settled("held")
     assert was_cancelled(end), end.outcome
     for child in range(1, 6):
         assert was_cancelled(await fleet.settled(f"held~{child}"))
@@ -294,7 +294,7 @@ async def test_the_children_of_one_suspension_are_a_celery_group_under_their_par
             found[:] = [json.loads(raw) for raw in await queued(fleet, child_queue("unserved"))]
             return len(found) == 3
 
-        await until(three, seconds=30, what="three messages in the children's queue")
+        await until(three, what="three messages in the children's queue")
     finally:
         worker.kill()
     headers: list[dict[str, Any]] = [message["headers"] for message in found]

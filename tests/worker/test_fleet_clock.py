@@ -41,7 +41,7 @@ async def test_a_machine_whose_clock_is_wrong_sets_and_judges_due_times_like_the
     end = await worker_fleet.settled("s")
     due = to_ms(end.outcome["pending"]["resumeAt"])
     assert sent + 2_000 <= due <= await worker_fleet.client.clock.now_ms() + 2_000
-    woken = await worker_fleet.settled("s", 2, seconds=60)
+    woken = await worker_fleet.settled("s", 2)
     assert await worker_fleet.client.clock.now_ms() >= due
     assert woken.outcome["kind"] == "completed"
     # It did run on a wrong clock: what it writes for people says so.

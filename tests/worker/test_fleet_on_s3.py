@@ -15,7 +15,7 @@ from tests.support.faultproxy import Act, Fault, FaultProxy, fault_proxy
 from tests.support.seaweed import running
 from tests.support.workers import WorkerFleet, until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 WORKFLOW = """
 title: Marks
@@ -101,13 +101,17 @@ async def test_a_plain_turn_of_five_model_and_four_tool_calls_costs_fourteen_req
         # Asked of the proxy: the test must not read the session's objects itself.
         return any("/end/" in target for _, target, _ in requests_of(proxy, session))
 
+    def writes_of(session: str) -> list[str]:
+        return [target for method, target, _ in requests_of(proxy, session) if method == "PUT"]
+
     await until(ended, what="the turn to end")
-    await asyncio.sleep(2)  # what it owes, and the cleaner
+    await until(lambda: len(writes_of(session)) >= 11, what="what it owes, and the cleaner")
+    await asyncio.sleep(2)  # nothing more comes
     seen = requests_of(proxy, session)
     end = await fleet.settled(session)
     assert end.outcome["kind"] == "completed"
     assert len(seen) <= 14, seen
-    writes = [target for method, target, _ in seen if method == "PUT"]
+    writes = writes_of(session)
     assert len(writes) == len(set(writes)) == 11, writes
 
 

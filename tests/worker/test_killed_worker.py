@@ -43,7 +43,9 @@ async def test_a_turn_whose_worker_is_killed_goes_on_elsewhere_from_its_last_com
     await until(lambda: "begin:three" in worker_fleet.marked(), what="the third tool to begin")
     holder = worker_fleet.pid_of("begin:three")
     next(worker for worker in workers if worker.process.pid == holder).kill()
-    end = await worker_fleet.settled("s", seconds=10 + 4)  # ten to go on, four for the tool itself
+    end = await worker_fleet.settled(
+        "s", seconds=30 + 4
+    )  # ten on an idle machine (the bench measures it), four for the tool
     assert end.outcome["kind"] == "completed", end.outcome
     marks = worker_fleet.marked()
     assert marks.count("quick:one") == 1
@@ -66,10 +68,10 @@ async def test_a_turn_that_kills_every_worker_ends_worker_lost(worker_fleet: Wor
     await worker_fleet.send("s", "marks")
     for attempt in range(1, 4):
         worker = worker_fleet.start_worker()
-        await until(lambda n=attempt: worker_fleet.marked().count("suicide:x") >= n, seconds=90)
-        worker.process.wait(10)
+        await until(lambda n=attempt: worker_fleet.marked().count("suicide:x") >= n)
+        worker.process.wait(60)
     last = worker_fleet.start_worker()
-    end = await worker_fleet.settled("s", seconds=90)
+    end = await worker_fleet.settled("s")
     assert end.outcome["kind"] == "failed"
     assert end.outcome["exit"]["code"] == "worker-lost"
     assert worker_fleet.marked() == ["suicide:x"] * 3
@@ -87,7 +89,7 @@ async def test_a_worker_frozen_between_two_steps_does_not_begin_what_its_success
     await worker_fleet.send("s", "marks")
     await until(lambda: "quick:one" in worker_fleet.marked(), what="the first call")
     worker_fleet.start_worker()
-    end = await worker_fleet.settled("s", seconds=90)
+    end = await worker_fleet.settled("s")
     assert (end.fence, end.outcome["kind"]) == (2, "completed")
 
     async def let_go() -> bool:
@@ -97,24 +99,24 @@ async def test_a_worker_frozen_between_two_steps_does_not_begin_what_its_success
         let_go, what="the successor to let go"
     )  # or the woken one finds another's lease by its renewal
     frozen.signal(signal.SIGCONT)
-    await until(lambda: " succeeded in " in frozen.log, seconds=30, what="the woken worker to let go")
+    await until(lambda: " succeeded in " in frozen.log, what="the woken worker to let go")
     assert worker_fleet.marked() == ["quick:one", "quick:two", "begin:three", "end:three"]
 
 
 async def test_a_turn_taken_over_gets_no_new_deadline(worker_fleet: WorkerFleet) -> None:
     """Design "Concurrency model": the active time is the turn's, whoever has it."""
     script = """
-- { after_tool: slow, tool_calls: [ { name: slow, args: { ref: two, seconds: 8 } } ] }
-- { tool_calls: [ { name: slow, args: { ref: one, seconds: 8 } } ] }
+- { after_tool: slow, tool_calls: [ { name: slow, args: { ref: two, seconds: 10 } } ] }
+- { tool_calls: [ { name: slow, args: { ref: one, seconds: 10 } } ] }
 """
     worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": script})
-    first = worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="12")
+    first = worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="18")
     await worker_fleet.ready(first)
     await worker_fleet.send("s", "marks")
     await until(lambda: "begin:two" in worker_fleet.marked(), what="the second call to begin")
     first.kill()
-    worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="12")
-    end = await worker_fleet.settled("s", seconds=90)
+    worker_fleet.start_worker(ARCHMAX_TURN_DEADLINE_SECONDS="18")
+    end = await worker_fleet.settled("s")
     assert end.fence == 2
     assert end.outcome["exit"]["code"] == "turn-deadline", end.outcome
     assert worker_fleet.marked() == ["begin:one", "end:one", "begin:two", "begin:two"]
@@ -133,7 +135,7 @@ async def test_a_draining_worker_hands_its_turn_on_after_the_step_it_is_in(worke
     assert worker_fleet.marked().count("end:three") == 1
     second = worker_fleet.start_worker()
     await worker_fleet.ready(second)
-    end = await worker_fleet.settled("s", seconds=30)
+    end = await worker_fleet.settled("s")
     assert end.outcome["kind"] == "completed"
     assert worker_fleet.marked() == ["quick:one", "quick:two", "begin:three", "end:three"]
 
@@ -205,7 +207,7 @@ async def test_one_slot_finishes_a_delegation_two_levels_deep(worker_fleet: Work
 async def test_an_idle_worker_takes_what_waits_behind_a_busy_one(worker_fleet: WorkerFleet) -> None:
     """Late acknowledgement and a prefetch of one: a busy slot reserves nothing it cannot run (known fault H5)."""
     script = """
-- { when_contains: "busy", tool_calls: [ { name: slow, args: { ref: busy, seconds: 60 } } ] }
+- { when_contains: "busy", tool_calls: [ { name: slow, args: { ref: busy, seconds: 110 } } ] }
 - { repeat: true, text: quick }
 """
     worker_fleet.write({"workflows/marks/workflow.yaml": WORKFLOW, "model.yaml": script})
@@ -216,5 +218,5 @@ async def test_an_idle_worker_takes_what_waits_behind_a_busy_one(worker_fleet: W
         await worker_fleet.send(f"short{number}", "marks")
     await worker_fleet.ready(worker_fleet.start_worker(concurrency=1))
     for number in range(3):
-        assert (await worker_fleet.settled(f"short{number}", seconds=30)).outcome["reply"] == "quick"
+        assert (await worker_fleet.settled(f"short{number}")).outcome["reply"] == "quick"
     assert await worker_fleet.ended("busy", 1) is None

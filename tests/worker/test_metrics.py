@@ -39,7 +39,7 @@ from worker.settings import FleetSettings
 
 def scrape(port: int) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
     """Sample name → labels → value."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in text_string_to_metric_families(text):

@@ -34,7 +34,7 @@ states:
 """
 MODEL = f"""
 - {{ when_contains: die, after_tool: suicide, text: "{SECRET}" }}
-- {{ when_contains: die, repeat: true, tool_calls: [ {{ name: suicide, args: {{ ref: "{SECRET}" }} }} ] }}
+- {{ when_contains: die, repeat: true, delay_ms: 1500, tool_calls: [ {{ name: suicide, args: {{ ref: "{SECRET}" }} }} ] }}
 - {{ tool_calls: [ {{ name: slow, args: {{ ref: "{SECRET}", seconds: 3 }} }} ] }}
 - {{ text: "{SECRET}" }}
 """
@@ -57,7 +57,7 @@ async def flower(worker_fleet: WorkerFleet, tmp_path: Path) -> AsyncIterator[htt
     port = free_port()
     part = flower_part(worker_fleet.redis_url, port, prefix="ops", auth="admin:pass")
     client = httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}/ops", auth=("admin", "pass"), trust_env=False, timeout=20
+        base_url=f"http://127.0.0.1:{port}/ops", auth=("admin", "pass"), trust_env=False, timeout=60
     )
 
     async def healthy() -> bool:
@@ -158,7 +158,7 @@ async def test_with_json_every_line_of_every_process_is_an_object_and_those_abou
     await worker_fleet.ready(worker)
     with process(command, environment, log):
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60
         ) as client:
 
             async def accepted() -> bool:

@@ -43,7 +43,7 @@ def test_a_worker_with_a_wrong_secret_stops_and_says_so(seaweed: Seaweed, tmp_pa
             env=environment(seaweed, redis.url, root),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
             check=False,
         )
     assert done.returncode == 1
@@ -64,7 +64,7 @@ async def test_an_api_with_a_wrong_secret_is_alive_and_not_ready(seaweed: Seawee
         )
         try:
             base = f"http://127.0.0.1:{port}"
-            async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=20) as client:
+            async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60) as client:
 
                 async def alive() -> bool:
                     try:
