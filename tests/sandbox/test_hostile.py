@@ -187,10 +187,11 @@ async def test_a_script_that_breaks_its_own_world_still_gets_its_answer(repl: Re
 
 async def test_other_scripts_go_on_while_one_is_stuck(sandbox: Sandbox) -> None:
     stuck, free = await sandbox.repl(), await sandbox.repl()
-    attack = asyncio.create_task(run(stuck, "while (true);", timeout_ms=1500))
+    attack = asyncio.create_task(run(stuck, "while (true);", timeout_ms=600_000))
     for number in range(20):
         assert await value_of(free, f"await tools.echo({{ x: {number} }})") == str(number)
     assert not attack.done()
+    await stuck.close()
     assert (await attack).status is Status.ERROR
 
 
@@ -212,7 +213,7 @@ async def test_the_event_loop_is_not_held_up_by_an_attack(sandbox: Sandbox) -> N
         "/(a+)+$/.test('a'.repeat(40) + 'b')",
     ]
     repls = [await sandbox.repl() for _ in sources]
-    results = await asyncio.gather(*(run(r, s, timeout_ms=400) for r, s in zip(repls, sources, strict=True)))
+    results = await asyncio.gather(*(run(r, s, timeout_ms=1500) for r, s in zip(repls, sources, strict=True)))
     counter.cancel()
     assert all(result.status is Status.ERROR for result in results)
     assert turns > 1000

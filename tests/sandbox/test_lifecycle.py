@@ -30,7 +30,7 @@ async def test_nothing_is_started_before_the_first_use() -> None:
     before = sandbox_processes()
     async with Sandbox() as box:
         await box.repl()
-        assert sandbox_processes() == before
+        assert sandbox_processes() <= before
 
 
 async def test_close_leaves_no_process_and_no_descriptor() -> None:
@@ -41,11 +41,11 @@ async def test_close_leaves_no_process_and_no_descriptor() -> None:
         assert await value_of(repl, "1") == 1
     endless = asyncio.create_task(run(repls[0], "while (true);"))
     await asyncio.sleep(0)
-    assert len(sandbox_processes()) > len(before)
+    assert sandbox_processes() - before
     await box.close()
     assert (await endless).status is Status.ERROR
     await eventually(lambda: sandbox_processes() <= before)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
     await box.close()
 
 
@@ -57,12 +57,13 @@ async def test_a_closed_sandbox_may_be_used_again() -> None:
 
 
 async def test_a_closed_repl_ends_its_process_and_refuses_more() -> None:
+    before = sandbox_processes()
     async with Sandbox(spare_processes=0) as box:
         repl = await box.repl()
         assert await value_of(repl, "1") == 1
-        count = len(sandbox_processes())
+        own = sandbox_processes() - before
         await repl.close()
-        await eventually(lambda: len(sandbox_processes()) < count)
+        await eventually(lambda: len(own & sandbox_processes()) < len(own))
         with pytest.raises(RuntimeError, match="closed"):
             await run(repl, "1")
 

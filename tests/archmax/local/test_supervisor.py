@@ -23,13 +23,13 @@ def bye(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, bye)
 print("hello", sys.argv[1], flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 LISTENER = """
 import socket, sys, time
@@ -41,9 +41,9 @@ while True:
 #: leaves a child of its own behind, whose number it prints
 PARENT = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("child", child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -59,7 +59,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not condition():  # noqa: ASYNC110 - what is waited for is in another process
             await asyncio.sleep(0.01)
 
@@ -170,7 +170,7 @@ async def test_what_a_part_leaves_behind_is_killed_with_it():
 
 
 async def test_a_part_that_ends_is_noticed_even_if_something_it_started_holds_its_output():
-    fleet = Fleet([python("parent", PARENT.replace("time.sleep(60)\n", "sys.exit(4)\n"), grace_seconds=600)])
+    fleet = Fleet([python("parent", PARENT.replace("time.sleep(600)\n", "sys.exit(4)\n"), grace_seconds=600)])
     assert await fleet.task == 1
     assert "parent ended by itself (exit code 4)" in fleet.log
     child = int(fleet.log.split("child ")[1].split()[0])
@@ -178,7 +178,7 @@ async def test_a_part_that_ends_is_noticed_even_if_something_it_started_holds_it
 
 
 async def test_output_held_open_by_a_process_that_left_the_group_does_not_hold_up_the_end():
-    escaped = PARENT.replace('time.sleep(60)"]', 'time.sleep(60)"], start_new_session=True')
+    escaped = PARENT.replace('time.sleep(600)"]', 'time.sleep(600)"], start_new_session=True')
     fleet = Fleet([python("parent", escaped)])
     await fleet.says("child ")
     child = int(fleet.log.split("child ")[1].split()[0])
@@ -195,7 +195,7 @@ async def test_a_stop_while_parts_still_start_is_a_clean_stop():
 
 
 async def test_endless_and_hostile_output_is_cut_and_cleaned():
-    script = f"import sys, time; sys.stdout.write('\\x1b[2J' + 'x' * {3 * LONGEST_LINE_BYTES}); sys.stdout.flush(); time.sleep(60)"
+    script = f"import sys, time; sys.stdout.write('\\x1b[2J' + 'x' * {3 * LONGEST_LINE_BYTES}); sys.stdout.flush(); time.sleep(600)"
     fleet = Fleet([python("noisy", script)])
     await until(lambda: fleet.log.count("x") >= 2 * LONGEST_LINE_BYTES)
     fleet.supervisor.stop()
@@ -244,7 +244,7 @@ def test_ctrl_c_and_sigterm_end_a_real_supervisor_and_its_children():
             children = children_of(process.pid)
             assert len(children) == 2
             (os.killpg if to_group else os.kill)(process.pid, number)
-            rest, _ = process.communicate(timeout=30)
+            rest, _ = process.communicate(timeout=90)
         assert process.returncode == 0
         assert rest.count("bye") == 2
         assert rest.endswith("stopped\n")
@@ -256,7 +256,7 @@ def test_a_killed_supervisor_leaves_nothing_running():
     with process:
         children = children_of(process.pid)
         process.kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while any(alive(child) for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.01)
