@@ -148,7 +148,7 @@ class SessionLog:
             w=self.files.new_id(),
             session=self.session,
             life=life,
-            workflow=entry.workflow or (head.workflow if head else ""),
+            workflow=(head.workflow if head else "") or entry.workflow,  # a session is one workflow's
             turn=entry.n,
             fence=1,
             by=by,

@@ -17,7 +17,7 @@ from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from engine.errors import UnsupportedRuntimeContractError, WorkflowLoadError
 from engine.host.driver import TurnOptions, turn_context
-from engine.host.session_folder import lost_record
+from engine.host.session_folder import lost_record, refused_record
 from engine.session.outcome import outcome_of
 from engine.session.state import SessionState, UnknownChange
 from engine.spec.spec_hash import snapshot_bytes
@@ -37,6 +37,7 @@ from worker.protocol.dues import RETENTION, TIMER, webhook_dues
 from worker.protocol.open_turn import OpenTurn
 from worker.redis_clock import RedisClock
 from worker.redrive import keep_input
+from worker.refusals import WorkflowMismatch
 from worker.shown_tasks import ShownTasks
 from worker.tracing import Tracing
 
@@ -267,6 +268,9 @@ class EngineRunner:
         log = FleetTurnLog(turn, events, self._publisher, self._deadline_seconds, watch, self._dues)
         log.state = state
         body = body_of(turn)
+        if turn.entry.workflow not in ("", turn.workflow):
+            await self._end_foreign(log, state, turn)
+            return
         try:
             assembly = await self._assemblies.for_session(state, turn.workflow, body)
         except (WorkflowLoadError, UnsupportedRuntimeContractError) as error:
@@ -307,6 +311,11 @@ class EngineRunner:
         self, log: FleetTurnLog, state: SessionState, turn: OpenTurn, error: ArchmaxError
     ) -> None:
         record = lost_record(state, turn.turn, reason=str(error))
+        await log.end(record, outcome_of(state).to_json())
+
+    async def _end_foreign(self, log: FleetTurnLog, state: SessionState, turn: OpenTurn) -> None:
+        """Refuse an input of another workflow, from a producer that had nobody check it."""
+        record = refused_record(state, turn.turn, WorkflowMismatch(turn.session_id, turn.entry.workflow))
         await log.end(record, outcome_of(state).to_json())
 
     async def worker_lost(self, turn: OpenTurn) -> tuple[JsonObject | None, JsonObject, Sequence[JsonObject]]:

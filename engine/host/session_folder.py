@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from core.errors import ArchmaxError
 from core.jsontext import JsonObject
 from engine.errors import SessionNotResumableError
 from engine.session.outcome import outcome_of
@@ -182,6 +183,14 @@ def lost_record(
     for change in changes:
         state.apply(change)
     return {"v": RECORD_VERSION, "at": time.time_ns() // 1_000_000, "changes": changes}
+
+
+def refused_record(state: SessionState, turn: int, refusal: ArchmaxError) -> JsonObject:
+    """Fold and return the record of a turn that is refused before it opens: the session stays as it was."""
+    problem: JsonObject = {"code": refusal.code, "message": str(refusal)}
+    change: JsonObject = {"t": "refuse", "turn": turn, "disposition": "turn", "problem": problem}
+    state.apply(change)
+    return {"v": RECORD_VERSION, "at": time.time_ns() // 1_000_000, "changes": [change]}
 
 
 async def fold_session(log: SessionLog, head: Head) -> SessionState:

@@ -386,3 +386,23 @@ async def test_any_celery_producer_enqueues_what_post_does(
     turn = await settled(client, f"{session}.1")
     assert turn["outcome"]["kind"] == "completed"
     app.close()
+
+
+async def test_of_two_workflows_that_begin_one_session_at_once_one_gets_it(client: httpx.AsyncClient) -> None:
+    """A session is one workflow's; a key bound to the other must not put turns into it."""
+    for _ in range(5):
+        session = fresh("race")
+        answers = await asyncio.gather(
+            *(
+                client.post(
+                    f"/v1/workflows/{('chat', 'reminder')[number % 2]}/sessions",
+                    json={"sessionId": session, "message": "hi"},
+                )
+                for number in range(6)
+            )
+        )
+        taken = {number % 2 for number, answer in enumerate(answers) if answer.status_code == 202}
+        assert len(taken) == 1, [answer.text for answer in answers]
+        for number, answer in enumerate(answers):
+            if number % 2 not in taken:
+                refused(answer, 409, "workflow-mismatch")

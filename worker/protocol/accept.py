@@ -102,6 +102,8 @@ async def accept(
         while not await _put(fleet, log, entry):
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
+            if head is None:
+                await _refuse_beside(log, draft, on_busy, check)
             entry = replace(entry, n=await _next_free(fleet, log, base, entry.n))
         if await _holds(fleet, log, head, entry, started):
             await _announce(fleet, entry, head, on_busy)
@@ -162,6 +164,8 @@ async def accept_record(
                 continue
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
+            if head is None:
+                await _refuse_beside(log, draft, on_busy, check)
         # The number is provably another's, or none was pinned yet. A park's timer that a slow repeat of dues has set again
         # must not be delivered after the park.
         if checked_for != claim:
@@ -209,6 +213,11 @@ async def _refuse(
             raise SessionHeldLocally(draft.session) if local else SessionBusy(draft.session)
     if check is not None:
         await check(log, head)
+
+
+async def _refuse_beside(log: SessionLog, draft: Draft, on_busy: OnBusy, check: Check | None) -> None:
+    """Judge again an input found good for a new session: another has begun it meanwhile, maybe with its own workflow."""
+    await _refuse(log, draft, await log.head(), on_busy, check)
 
 
 async def _entry(fleet: Fleet, draft: Draft, head: Head | None, identity: str, n: int) -> InboxEntry:
