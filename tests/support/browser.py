@@ -40,7 +40,7 @@ def chromium(*, dark: bool = False, scripts: bool = True) -> Generator[WebDriver
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=Service(driver))
     try:
-        opened.set_page_load_timeout(30)
+        opened.set_page_load_timeout(90)
         if dark:
             scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
             opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from archmax.local.redis import EmbeddedRedis
-from tests.support.fleet import REPOSITORY, TEST_SECRET, RunningFleet, run_turn
+from tests.support.fleet import REPOSITORY, TEST_SECRET, RunningFleet, eventually, run_turn
 
 ADMIN = "administrator-key-of-the-desk"
 READER = "reader-key-of-the-order-desk"
@@ -186,4 +186,11 @@ async def hostile(fleet: RunningFleet, session: str) -> None:
 async def _parked(fleet: RunningFleet, workflow: str, body: dict[str, Any]) -> None:
     async with fleet.client(headers=bearer(ADMIN)) as client:
         turn = await run_turn(client, f"/v1/workflows/{workflow}/sessions", body)
-    assert turn["outcome"]["kind"] == "parked", turn
+        assert turn["outcome"]["kind"] == "parked", turn
+
+        async def waits() -> bool:
+            asked = {"status": "awaiting_decision", "workflow": workflow, "limit": "500"}
+            page = (await client.get("/v1/sessions", params=asked)).json()
+            return turn["sessionId"] in [line["sessionId"] for line in page["items"]]
+
+        await eventually(waits)  # a list may hear of it later than who waits for the turn

@@ -30,6 +30,16 @@ def marked(mark: str) -> list[str]:
     return found
 
 
+def end(mark: str, *, seconds: float = 60) -> bool:
+    """Whether all of them end in time; those killed with their parent may take a moment."""
+    deadline = time.monotonic() + seconds
+    while marked(mark):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 class Background:
     """A command of the project that runs while a test looks at it. Its output is in one file, stderr included."""
 
@@ -57,14 +67,14 @@ class Background:
     def output(self) -> str:
         return self._log.read_text("utf-8", "replace")
 
-    def until(self, condition: Callable[[], bool], *, seconds: float = 100) -> None:
+    def until(self, condition: Callable[[], bool], *, seconds: float = 200) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, self.output
             assert time.monotonic() < deadline, self.output
             time.sleep(0.05)
 
-    def interrupt(self, *, seconds: float = 60) -> int:
+    def interrupt(self, *, seconds: float = 120) -> int:
         """What Ctrl-C sends; the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(seconds)

@@ -41,7 +41,7 @@ def wait(browser: WebDriver, holds: Callable[[], T | None]) -> T:
     """What `holds` gives once it is true; a part the page has just replaced is looked for again."""
     return WebDriverWait(
         browser,
-        30,
+        90,
         poll_frequency=0.1,
         ignored_exceptions=[NoSuchElementException, StaleElementReferenceException],
     ).until(lambda _browser: holds() or False)

@@ -80,7 +80,7 @@ def mine(tmp_path: Path) -> Generator[RunningFleet]:
                 process.stop()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_turn_that_killed_its_workers_is_sent_again_with_the_same_input(
     mine: RunningFleet, tmp_path: Path
 ) -> None:
@@ -106,6 +106,11 @@ async def test_a_turn_that_killed_its_workers_is_sent_again_with_the_same_input(
                 "kind": "message", "message": asked["message"], "variables": asked["variables"], "labels": asked["labels"],
             }  # fmt: skip
         async with signed_in(mine, CLERK) as clerk:
+
+            async def listed() -> bool:
+                return "worker-lost" in (await clerk.get("/ui/dead-letters")).text
+
+            await eventually(listed)
             page = unescape((await clerk.get("/ui/dead-letters")).text)
             assert "worker-lost" in page and asked["message"] in page and "cellar" in page
             assert "lacks the scope" in page and "/redrive" not in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 
@@ -124,7 +123,6 @@ async def test_a_revoked_key_s_pages_end(desk: RunningFleet) -> None:
             await keys.revoke("short-lived")
 
             async def out() -> bool:
-                await asyncio.sleep(0.2)
                 return (await client.get("/ui/sessions")).status_code == 303
 
             await eventually(out)

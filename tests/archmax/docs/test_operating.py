@@ -71,7 +71,7 @@ def test_commands_in_the_guide_run_as_far_as_they_can_without_a_cluster(line: st
         assert find_helm("helm4").render({}, *more).documents
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_fleet_installs_by_hand_as_the_guide_says(tmp_path: Path) -> None:
     """Every command of `processes.md`, in one shell; only ports and Redis are the test's own."""
     shutil.copytree(

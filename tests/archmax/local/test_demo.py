@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 
@@ -10,19 +9,9 @@ import pytest
 
 from archmax.local.demo import main
 from tests.support.command import REPOSITORY
-from tests.support.processes import Background, marked
+from tests.support.processes import Background, end, marked
 
 COMMAND = ("-m", "archmax.local.demo", "examples/order-desk")
-
-
-def gone(mark: str) -> bool:
-    """Whether every process of the demo ends; those killed with their parent may take a moment."""
-    deadline = time.monotonic() + 10
-    while marked(mark):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_the_demo_works_a_refund_over_http_and_leaves_nothing_running(tmp_path: Path):
@@ -36,7 +25,7 @@ def test_the_demo_works_a_refund_over_http_and_leaves_nothing_running(tmp_path: 
         env={"TMPDIR": str(tmp_path), "ARCHMAX_STORE": "file:///nowhere", "ARCHMAX_HOST": "no.such:host"},
     )
     try:
-        assert demo.process.wait(110) == 0, demo.output
+        assert demo.process.wait(250) == 0, demo.output
     finally:
         demo.close()
     position = 0
@@ -62,7 +51,7 @@ def test_the_demo_works_a_refund_over_http_and_leaves_nothing_running(tmp_path: 
     ):
         position = demo.output.find(milestone, position)
         assert position >= 0, f"{milestone!r} is missing or out of order in:\n{demo.output}"
-    assert gone(mark), marked(mark)
+    assert end(mark), marked(mark)
     assert [path.name for path in tmp_path.iterdir()] == ["demo.log"]
     assert not (REPOSITORY / "examples/order-desk/sessions").exists()
 
@@ -79,7 +68,7 @@ def test_an_interrupted_demo_stops_everything(tmp_path: Path):
         demo.close()
     assert "interrupted; everything is stopped" in demo.output
     assert "Traceback" not in demo.output
-    assert gone(mark), marked(mark)
+    assert end(mark), marked(mark)
     assert [path.name for path in tmp_path.iterdir()] == ["demo.log"]
 
 
@@ -93,13 +82,13 @@ def test_a_part_that_fails_is_told_with_the_last_lines_of_its_log(tmp_path: Path
         ("-m", "archmax.local.demo", str(workspace)), cwd=REPOSITORY, log=tmp_path / "demo.log", mark=mark
     )
     try:
-        assert demo.process.wait(110) == 1, demo.output
+        assert demo.process.wait(250) == 1, demo.output
     finally:
         demo.close()
     assert "✖ the demo failed: workflow 'order-desk' cannot be used" in demo.output
     assert "the last lines of the fleet's log:" in demo.output
     assert "Traceback" not in demo.output
-    assert gone(mark), marked(mark)
+    assert end(mark), marked(mark)
 
 
 def test_the_demo_wants_the_reference_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

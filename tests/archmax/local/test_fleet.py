@@ -21,7 +21,7 @@ def free_port() -> int:
 
 def get(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -59,7 +59,7 @@ async def test_flower_runs_over_the_embedded_redis_and_stops_with_everything_els
         password = server.url.split(":")[2].split("@")[0]
         supervisor = Supervisor([flower_part(server.url, port)], stream=stream, style=Style())
         task = asyncio.create_task(supervisor.run())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while "● flower" not in stream.getvalue():
                 assert not task.done(), stream.getvalue()
                 await asyncio.sleep(0.05)

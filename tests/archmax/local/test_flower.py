@@ -40,7 +40,7 @@ async def test_every_link_of_flower_answers_under_any_prefix_to_those_who_know_t
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     with EmbeddedRedis.start() as server, running(server.url, port, prefix):
-        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
 
             async def healthy() -> bool:
                 try:

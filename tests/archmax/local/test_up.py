@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 import uuid
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import httpx
 from archmax.client import Client
 from archmax.local.ports import free_port
 from tests.support.command import archmax, write_workflows
-from tests.support.processes import Background, marked
+from tests.support.processes import Background, end, marked
 
 MODEL = "- { when_state: hello, text: Good day., repeat: true }\n"
 
@@ -50,10 +49,7 @@ def test_up_runs_a_turn_says_where_each_part_listens_and_leaves_nothing(tmp_path
     finally:
         up.close()
     assert "stopped" in up.output.splitlines()[-1]
-    deadline = time.monotonic() + 10
-    while marked(mark):
-        assert time.monotonic() < deadline, marked(mark)
-        time.sleep(0.05)
+    assert end(mark), marked(mark)
 
 
 def test_a_port_that_is_taken_is_an_error_before_anything_starts(tmp_path: Path):

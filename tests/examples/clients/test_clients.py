@@ -192,7 +192,7 @@ def test_a_shell_with_curl_asks_follows_reads_and_decides(desk: RunningFleet, ke
         env=environment(desk, key) | {"no_proxy": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -207,7 +207,7 @@ def test_a_shell_with_curl_asks_follows_reads_and_decides(desk: RunningFleet, ke
         env=environment(desk, "amx_wrong") | {"no_proxy": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert refused.returncode != 0
@@ -241,7 +241,7 @@ async def test_a_celery_producer_enqueues_and_no_monitor_sees_what(desk: Running
                 env=environment(desk, "", ARCHMAX_REDIS_URL=desk.redis.url),
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=250,
                 check=False,
             )
             assert (run.returncode, run.stdout) == (0, "refund-SO-4103\n"), run.stderr
