@@ -80,10 +80,10 @@ class DirectoryStore:
     async def get(self, key: str) -> StoredObject | None:
         path = self._path(key)
         self.requests["get"] += 1
-        small = self._translated("get", key, lambda: _read(path, in_place=True))
+        small = self._translated("get", key, lambda: self._read(path, in_place=True))
         if small is not _NOT_IN_PLACE:
             return small
-        return await self._in_thread("get", key, lambda: _read(path))
+        return await self._in_thread("get", key, lambda: self._read(path))
 
     async def put(
         self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
@@ -131,6 +131,15 @@ class DirectoryStore:
     def _lock(self, stripe: int) -> str:
         return f"{self._base}/{_LOCKS}/{stripe:02}"
 
+    def _read(self, path: str, *, in_place: bool = False) -> StoredObject | None:
+        """As `_read`. Raises: `NotADirectoryError` where the root is a file, so that it does not pass for empty."""
+        try:
+            return _read(path, in_place=in_place)
+        except NotADirectoryError:
+            if os.path.exists(self._base) and not os.path.isdir(self._base):
+                raise
+            return None
+
     # What runs in a thread
 
     def _create(self, key: str, path: str, body: bytes) -> str | None:
@@ -150,7 +159,7 @@ class DirectoryStore:
         try:
             with waited(self._lock(_stripe(key))):
                 if if_match is not None:
-                    current = _read(path)
+                    current = self._read(path)
                     if current is None or current.etag != if_match:
                         return None
                 self._appear(key, path, lambda: os.rename(temporary, path))
@@ -254,7 +263,11 @@ class DirectoryStore:
                     if is_segment(entry.name):
                         is_folder = entry.is_dir(follow_symlinks=False)
                         entries.append((f"{folder}{entry.name}{'/' if is_folder else ''}", entry))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            if os.path.exists(self._base) and not os.path.isdir(self._base):
+                raise
             return
         # With its slash a folder sorts where its objects do: `a-b` < `a/x` < `a0`.
         entries.sort(key=lambda pair: pair[0])
@@ -298,7 +311,7 @@ def _read(path: str, *, in_place: bool = False) -> StoredObject | None:
     try:
         # Neither a symbolic link nor a pipe is anybody's object, and a pipe must not make us wait.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -473,7 +473,8 @@ class OpenLog:
 
     async def _write(self, key: str, body: bytes, w: str) -> None:
         # A process that was frozen for a good part of the seals' life must not write: they may be gone.
-        if not self._open or self._files.clock.monotonic_ms() - self._proven_ms > SEAL_MS // 2:
+        asked_ms = self._files.clock.monotonic_ms()
+        if not self._open or asked_ms - self._proven_ms > SEAL_MS // 2:
             raise self._fenced()
         try:
             written = await self._files.create(key, body, w)
@@ -485,7 +486,7 @@ class OpenLog:
         except StoreUnavailable:
             self._open = False
             raise
-        self._proven_ms = self._files.clock.monotonic_ms()
+        self._proven_ms = asked_ms  # of the asking: the process may have been frozen before it read the answer
 
     async def _still_mine(self) -> bool:
         head = await self.log.head()

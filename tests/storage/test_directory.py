@@ -281,3 +281,15 @@ async def test_a_session_is_held_by_one_process(store: DirectoryStore) -> None:
         pass
     assert not list((store.root / "@locks" / "held").iterdir())
     assert [item async for item in store.list("")] == []
+
+
+async def test_a_root_that_is_a_file_is_told_by_reads_too(tmp_path: Path) -> None:
+    """A store that cannot be read must not pass for an empty one: readiness is judged by a read."""
+    (tmp_path / "root").write_text("not a folder")
+    for fsync in (False, True):
+        store = DirectoryStore(tmp_path / "root", fsync=fsync)
+        with pytest.raises(StoreConfigurationError, match="is a file"):
+            await store.get("S/head")
+        with pytest.raises(StoreConfigurationError, match="is a file"):
+            _ = [item async for item in store.list("")]
+        await store.close()
