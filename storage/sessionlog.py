@@ -486,7 +486,8 @@ class OpenLog:
         except StoreUnavailable:
             self._open = False
             raise
-        self._proven_ms = asked_ms  # of the asking: the process may have been frozen before it read the answer
+        # As of the asking: the process may have been frozen before it read the answer.
+        self._proven_ms = asked_ms
 
     async def _still_mine(self) -> bool:
         head = await self.log.head()
