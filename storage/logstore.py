@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from core import jsontext
 from storage.objects import EtagAfterLoss, ListedObject, ObjectStore, StoredObject, StoreUnavailable
@@ -91,8 +92,24 @@ class Conflict:
     found: StoredObject | None
 
 
+def held_bytes(thing: object) -> int:
+    """About what a value read from JSON, or a record of such values, takes in memory. Names of fields are shared."""
+    total = 0
+    rest: list[Any] = [thing]
+    while rest:
+        one = rest.pop()
+        total += sys.getsizeof(one)
+        if isinstance(one, dict):
+            rest.extend(one.values())
+        elif isinstance(one, (list, tuple)):
+            rest.extend(one)
+        else:
+            rest.extend(getattr(one, name) for name in getattr(type(one), "__slots__", ()))
+    return total
+
+
 class Recent(Generic[T]):
-    """Immutable things by the key they were read from, so a hit is never stale. Bounded in stored bytes."""
+    """Immutable things by the key they were read from, so a hit is never stale. Bounded in the memory they take."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -106,8 +123,11 @@ class Recent(Generic[T]):
         self._held.move_to_end(key)
         return held[1]
 
-    def put(self, key: str, size: int, thing: T) -> None:
-        if key in self._held or size > self._max_bytes:
+    def put(self, key: str, thing: T) -> None:
+        if key in self._held:
+            return
+        size = held_bytes(thing)
+        if size > self._max_bytes:
             return
         self._held[key] = (size, thing)
         self._bytes += size
@@ -126,7 +146,7 @@ class LogStore:
         clock: StoreClock | None = None,
         new_id: Callable[[], str] = random_id,
         gather: Gather = gather_bounded,
-        cache_bytes: int = 64 * 1024 * 1024,
+        cache_bytes: int = 24 * 1024 * 1024,
     ) -> None:
         self.store = store
         self.clock: StoreClock = clock or SystemClock()

@@ -247,7 +247,7 @@ class SessionLog:
         if is_seal(o):
             return None
         end = EndedTurn.of(o)
-        self.files.ends.put(key, len(found.body), (end,))
+        self.files.ends.put(key, (end,))
         return end
 
     async def _ends(self, head: Head, ref: Ref) -> tuple[EndedTurn, ...]:
@@ -264,7 +264,7 @@ class SessionLog:
         if found is None:
             raise HeadMoved(key)
         ends = tuple(EndedTurn.of(o) for o in unpack(key, found.body)["ends"])
-        self.files.ends.put(key, len(found.body), ends)
+        self.files.ends.put(key, ends)
         return ends
 
     async def _all_ends(self, head: Head, refs: Sequence[Ref]) -> list[EndedTurn]:
@@ -286,7 +286,7 @@ class SessionLog:
         body = segment_body(w, ends)
         # Whoever writes it writes the same content, so a conflict is as good.
         await self.files.create(key, body, w)
-        self.files.ends.put(key, len(body), tuple(ends))
+        self.files.ends.put(key, tuple(ends))
         return tuple(merged)
 
     async def _old_seals(self, head: Head, ref: Ref, now_ms: int) -> list[str]:
@@ -450,7 +450,7 @@ class OpenLog:
         key, body = self._life.end(self.turn, self.fence), end.body()
         await self._write(key, body, end.w)
         self._open = False
-        self._files.ends.put(key, len(body), (end,))
+        self._files.ends.put(key, (end,))
         return end
 
     async def put_blob(self, body: bytes) -> str:

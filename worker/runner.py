@@ -41,8 +41,10 @@ from worker.refusals import WorkflowMismatch
 from worker.shown_tasks import ShownTasks
 from worker.tracing import Tracing
 
-#: folded sessions kept, by messages held: a bound on memory, not on sessions
-CACHED_MESSAGES = 200_000
+#: folded sessions kept, by messages held: a bound on memory (a KiB or two each), not on sessions
+CACHED_MESSAGES = 10_000
+#: what a folded session takes beside its messages, in messages
+SESSION_WEIGHT = 4
 DAY_MS = 86_400_000
 #: how often a step in flight looks whether it must be cut off
 LOOK_SECONDS = 0.25
@@ -60,15 +62,15 @@ class StateCache:
         """Removed, because the turn that takes it changes it."""
         state = self._held.pop(key, None)
         if state is not None:
-            self._messages -= len(state.messages) + 1
+            self._messages -= len(state.messages) + SESSION_WEIGHT
         return state
 
     def put(self, key: tuple[str, str, int], state: SessionState) -> None:
         self._held[key] = state
-        self._messages += len(state.messages) + 1
+        self._messages += len(state.messages) + SESSION_WEIGHT
         while self._messages > self._max and self._held:
             _, dropped = self._held.popitem(last=False)
-            self._messages -= len(dropped.messages) + 1
+            self._messages -= len(dropped.messages) + SESSION_WEIGHT
 
 
 class Assemblies:

@@ -188,7 +188,7 @@ async def _read_suspension(fleet: Fleet, parent: Parent) -> LogObject | None:
     suspension = LogObject.read(key, found.body, parent.fence, parent.position)
     if suspension.kind is not LogKind.SUSPEND:
         return None
-    fleet.files.suspensions.put(key, len(found.body), suspension)
+    fleet.files.suspensions.put(key, suspension)
     return suspension
 
 
