@@ -81,7 +81,8 @@ async def run(fleet: WorkerFleet, workflow: str, *, seconds: float = 90) -> str:
 def requests_of(proxy: FaultProxy, session: str) -> list[tuple[str, str, int]]:
     """(method, target, bytes sent) of each request for an object of the session."""
     found: list[tuple[str, str, int]] = []
-    for line, head in zip(proxy.seen, proxy.heads, strict=True):
+    # The proxy notes a line, then its head, in threads of its own: of the newest request there may be one of them.
+    for line, head in zip(list(proxy.seen), list(proxy.heads), strict=False):
         method, target = line.split(" ", 1)
         if session in target.split("?")[0].split("/"):
             length = next((h for h in head.split(b"\r\n") if h.lower().startswith(b"content-length:")), b":0")
