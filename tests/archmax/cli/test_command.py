@@ -113,10 +113,17 @@ def test_bash_completes_commands_options_choices_and_slugs_and_runs_nothing_it_f
     assert not (tmp_path / "pwned").exists()
 
 
+def require_shell(name: str) -> None:
+    if shutil.which(name) is None:
+        told = f"{name} is missing (Debian: apt-get install {name})"
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+
+
 def test_zsh_completes_the_same(tmp_path: Path):
     """In a shell of its own, on a pseudo-terminal: zsh completes nowhere else."""
-    if shutil.which("zsh") is None:
-        pytest.skip("needs zsh")
+    require_shell("zsh")
     write_workflows(tmp_path, "shop", "mail")
     (tmp_path / "_archmax").write_text(SCRIPTS["zsh"]())
     (tmp_path / "setup.zsh").write_text(
@@ -156,8 +163,7 @@ def test_zsh_completes_the_same(tmp_path: Path):
 
 
 def test_fish_completes_the_same(tmp_path: Path):
-    if shutil.which("fish") is None:
-        pytest.skip("needs fish")
+    require_shell("fish")
     write_workflows(tmp_path, "shop", "mail", "$(touch pwned)")
     (tmp_path / "archmax.fish").write_text(SCRIPTS["fish"]())
     probe = """
