@@ -70,9 +70,10 @@ async def stubborn(seconds: float) -> str:
     return "done"
 
 @tool
-async def suicide(ref: str) -> str:
-    """Kills its own process."""
+async def suicide(ref: str, seconds: float = 0) -> str:
+    """Kills its own process, after a while."""
     mark(f"suicide:{ref}")
+    await asyncio.sleep(seconds)
     os.kill(os.getpid(), 9)
     return "never"
 

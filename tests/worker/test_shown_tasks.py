@@ -34,7 +34,7 @@ states:
 """
 MODEL = f"""
 - {{ when_contains: die, after_tool: suicide, text: "{SECRET}" }}
-- {{ when_contains: die, repeat: true, delay_ms: 8000, tool_calls: [ {{ name: suicide, args: {{ ref: "{SECRET}" }} }} ] }}
+- {{ when_contains: die, tool_calls: [ {{ name: suicide, args: {{ ref: "{SECRET}", seconds: 8 }} }} ] }}
 - {{ tool_calls: [ {{ name: slow, args: {{ ref: "{SECRET}", seconds: 3 }} }} ] }}
 - {{ text: "{SECRET}" }}
 """
