@@ -171,7 +171,7 @@ class SessionLog:
         Seals the two keys its predecessor could write next, so that it is stopped whenever it wakes. None: the head
         moved, the turn is over, or it has just been suspended; look again.
         """
-        resumes = chain.suspension is not None
+        waits_in = chain.suspension
         life = self.keys.life(head.life)
         end_key = life.end(head.turn, head.fence)
         w = self.files.new_id()
@@ -187,11 +187,12 @@ class SessionLog:
                 chain.sealed = LogKind.SEAL
             else:
                 await self._follow(head, chain)
-        if (chain.suspension is not None) != resumes:
+        # The answers at hand are those of the suspension that was read: its holder may have joined it and be in the next.
+        if chain.suspension is not waits_in:
             return None
         if chain.sealed is LogKind.RELEASED:
             why = Why.RELEASED
-        elif resumes and chain.records:
+        elif waits_in is not None and chain.records:
             why = Why.JOINED
         else:
             why = Why.LOST

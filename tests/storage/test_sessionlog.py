@@ -162,6 +162,21 @@ async def test_a_turn_suspended_while_it_is_being_taken_over_is_left_suspended()
     assert (await log.read_chain(head)).suspension is not None
 
 
+async def test_a_takeover_of_one_suspension_does_not_resume_the_next() -> None:
+    """docs/protocol.md §9.6: the answers that were read belong to the suspension that was read (seed 5004810)."""
+    log = session_log(MemoryStore())
+    await (await opened(log, 1)).suspend({"i": 1}, [{"child": "s~1"}], 1)
+    second = await taken_over(log)
+    head, entry = await log.head(), await log.entry(1)
+    assert head is not None and entry is not None
+    chain = await log.read_chain(head)
+    await second.join({"i": 2}, [{"a": 1}])
+    await second.suspend({"i": 3}, [{"child": "s~2"}, {"child": "s~3"}], 2)
+    assert await log.take_over(head, entry, chain, by="fleet") is None
+    suspension = (await log.read_chain(head)).suspension
+    assert suspension is not None and [call["child"] for call in suspension.calls] == ["s~2", "s~3"]
+
+
 async def test_an_end_beats_a_takeover_that_comes_too_late() -> None:
     """docs/protocol.md §4 step 3: a real end there, visit again."""
     log = session_log(MemoryStore())

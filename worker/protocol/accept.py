@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
@@ -171,7 +172,7 @@ async def accept_record(
         if checked_for != claim:
             await _refuse(log, draft, head, on_busy, check)
             checked_for = claim
-        n = base + 1 if record.n == 0 else await _next_free(fleet, log, base, record.n)
+        n = base + 1 if record.n == 0 else await _next_free(fleet, log, base, record.n, record.id)
         moved = await move(fleet, record, n, head.life if head else None)
         if moved is None:
             return None
@@ -245,10 +246,20 @@ async def _put(fleet: Fleet, log: SessionLog, entry: InboxEntry) -> bool:
     return not isinstance(written, Conflict)
 
 
-async def _next_free(fleet: Fleet, log: SessionLog, base: int, taken: int) -> int:
+async def _next_free(
+    fleet: Fleet, log: SessionLog, base: int, taken: int, identity: str | None = None
+) -> int:
+    """The number after all that wait; with `identity`, the number under which that input waits already.
+
+    The latter happens to a timer that a slow repeat of dues has set again.
+    """
     listed = await fleet.files.listing(log.keys.inbox_prefix, after=log.keys.inbox(base))
-    newest = int(listed[-1].key.removeprefix(log.keys.inbox_prefix)) if listed else 0
-    return max(base, taken, newest) + 1
+    numbers = [int(found.key.removeprefix(log.keys.inbox_prefix)) for found in listed]
+    if identity is not None:
+        for entry in await fleet.files.gather([partial(log.entry, n) for n in numbers]):
+            if entry is not None and entry.id == identity:
+                return entry.n
+    return max([base, taken, *numbers]) + 1
 
 
 async def _holds(

@@ -79,6 +79,26 @@ async def test_a_timer_set_again_by_a_slow_repeat_of_dues_is_no_second_delivery(
     assert fleet.stored("_timers/") == []
 
 
+async def test_a_timer_set_again_while_its_delivery_waits_behind_another_input_is_no_second_delivery() -> (
+    None
+):
+    """docs/protocol.md §9.4: the input keeps the number it waits under (seed 3003203)."""
+    fleet = HandFleet(parks)
+    await park(fleet)
+    await fleet.pass_time(150)
+    record = await read_record(fleet.fleet, fleet.stored("_timers/")[0])
+    assert record is not None and record.due is not None and record.life is not None
+    await accept(fleet.fleet, Draft("s", "flow", "decision", {}))
+    await sweep_timers(fleet.fleet)
+    await set_timer(fleet.fleet, "s", record.life, 1, record.due)
+    await sweep_timers(fleet.fleet)
+    assert fleet.stored("_timers/") == []
+    waiting = [key for key in fleet.stored("_inbox/") if not key.endswith("00000001")]
+    assert [key[-8:] for key in waiting] == ["00000002", "00000003"]
+    await fleet.work()
+    assert fleet.runner.ran == [("s", 1, 1), ("s", 2, 1), ("s", 3, 1)]
+
+
 async def test_a_timer_whose_delivery_was_cut_off_is_still_one_delivery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
