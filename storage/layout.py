@@ -39,12 +39,10 @@ def inbox_place(key: str) -> tuple[str, int] | None:
     return parts[1], int(parts[2])
 
 
-def log_place(key: str, life_prefix: str) -> tuple[int, int, int] | None:
-    """`(turn, fence, position)` of a log key below `life_prefix`; None for any other key."""
-    parts = key.removeprefix(life_prefix).split("/")
-    if len(parts) != 4 or parts[0] != "log":
-        return None
-    return int(parts[1]), int(parts[2]), int(parts[3])
+def life_kind(key: str) -> str:
+    """`log`, `end`, `seg`, `join` or `blob` for an object of a session's life; empty for any other key."""
+    parts = key.split("/")
+    return parts[3].partition(".")[0] if len(parts) > 3 and parts[1] == "checkpoints" else ""
 
 
 @dataclass(frozen=True)
@@ -87,25 +85,25 @@ class SessionKeys:
 
 @dataclass(frozen=True, slots=True)
 class LifeKeys:
-    """The keys of one life of a session: a recreated id is another life, so no late write of the old one meets it."""
+    """The keys of one life of a session: a recreated id is another life, so no late write of the old one meets it.
+
+    They share one folder: where objects are files, each new folder is another thing to force to disk.
+    """
 
     prefix: str
 
-    def turn_log(self, turn: int) -> str:
-        return f"{self.prefix}log/{number(turn)}/"
-
     def log(self, turn: int, fence: int, position: int) -> str:
-        return f"{self.prefix}log/{number(turn)}/{number(fence)}/{number(position)}"
+        return f"{self.prefix}log.{number(turn)}.{number(fence)}.{number(position)}"
 
     def end(self, turn: int, fence: int) -> str:
-        return f"{self.prefix}end/{number(turn)}/{number(fence)}"
+        return f"{self.prefix}end.{number(turn)}.{number(fence)}"
 
     def merged(self, first: int, last: int) -> str:
-        return f"{self.prefix}seg/{number(first)}-{number(last)}"
+        return f"{self.prefix}seg.{number(first)}-{number(last)}"
 
     def joins(self, turn: int, fence: int, position: int) -> str:
         """Prefix of the answers of one suspension."""
-        return f"{self.prefix}join/{number(turn)}/{number(fence)}.{number(position)}/"
+        return f"{self.prefix}join.{number(turn)}.{number(fence)}.{number(position)}."
 
     def join(self, turn: int, fence: int, position: int, index: int) -> str:
         return f"{self.joins(turn, fence, position)}{number(index)}"

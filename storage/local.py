@@ -121,6 +121,8 @@ class LocalSession:
     def __init__(self, files: LogStore, session: str) -> None:
         self.log = SessionLog(files, session)
         self._files = files
+        #: the head as `dead_turn` found it, its turn over; empty when it has not looked, or a turn was opened since
+        self._found: tuple[Head | None] | tuple[()] = ()
 
     @property
     def session(self) -> str:
@@ -135,7 +137,7 @@ class LocalSession:
 
     async def history(self) -> list[JsonObject]:
         """All records of the session's ended turns, the newest included. Raises: `SessionDeleted`."""
-        head = await self.head()
+        head = self._found[0] if self._found else await self.head()
         if head is None:
             return []
         records = await self.log.history(head)
@@ -158,6 +160,7 @@ class LocalSession:
                 number = head.turn + 1 if head else 1
                 entry = await self.log.entry(number)
                 if entry is None:
+                    self._found = (head,)
                     return None
                 if entry.kind != LOCAL:
                     raise HeldByFleet(self.session, number)
@@ -168,12 +171,12 @@ class LocalSession:
     async def open(self, workflow: str, at_ms: int) -> OpenLog:
         """Open the session's next turn; its first record holds the input. `dead_turn` came before.
 
-        Raises: `HeldByFleet`, `SessionDeleted`.
+        A fleet that opened a turn since has taken the number, or moved the head. Raises: `HeldByFleet`, `SessionDeleted`.
         """
-        head = await self.head()
-        # A fleet may have opened a turn since `dead_turn` looked.
-        if head is not None and await self.log.over(head) is None:
+        head = self._found[0] if self._found else await self.head()
+        if not self._found and head is not None and await self.log.over(head) is None:
             raise HeldByFleet(self.session, head.turn)
+        self._found = ()
         number = head.turn + 1 if head else 1
         entry = InboxEntry(
             session=self.session,
@@ -200,22 +203,24 @@ class LocalSession:
         again. The next local turn, or the fleet's sweep, removes it.
         """
         litter = [*opened.garbage, *end.litter(self.log.keys.life(opened.head.life))]
-        newest = await self._files.read(self.log.keys.life(opened.head.life).end(end.turn, end.fence))
-        now_ms = newest.modified_ms if newest is not None else 0
-        prefix = self.log.keys.inbox_prefix
-        for item in await self._files.listing(prefix):
-            n = int(item.key.removeprefix(prefix))
-            if n >= end.turn:
-                break
-            entry = await self.log.entry(n)
-            if entry is not None and entry.kind == LOCAL and await self._over_for_long(n, now_ms):
-                litter.append(item.key)
+        if end.turn > 1:
+            litter += await self._old_entries(end.turn)
         await self._files.delete(litter)
 
-    async def _over_for_long(self, n: int, now_ms: int) -> bool:
-        """By the store's own dates: a local turn after `n` was accepted, so `n` was over, `KEEP_MS` before `now_ms`."""
-        after = await self.log.entry(n + 1)
-        return after is not None and after.kind == LOCAL and now_ms - after.modified_ms > KEEP_MS
+    async def _old_entries(self, turn: int) -> list[str]:
+        """Entries of local turns before `turn`, each over for `KEEP_MS` by the store's own dates: the turn after it is local,
+        too, and was accepted so long before this one."""
+        prefix = self.log.keys.inbox_prefix
+        listed = await self._files.listing(prefix, until=self.log.keys.inbox(turn + 1))
+        numbers = [int(item.key.removeprefix(prefix)) for item in listed]
+        old: list[str] = []
+        for number, item, after in zip(numbers, listed, listed[1:], strict=False):
+            if listed[-1].modified_ms - after.modified_ms <= KEEP_MS:
+                break
+            kinds = [await self.log.entry(n) for n in (number, number + 1)]
+            if all(entry is not None and entry.kind == LOCAL for entry in kinds):
+                old.append(item.key)
+        return old
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from storage.layout import INBOX, KEYS, TIMERS
+from storage.layout import INBOX, KEYS, TIMERS, life_kind
 from storage.objects import ListedObject, ObjectStore, StoredObject
 from storage.records import is_seal, unpack
 from worker.ports import Message, Queue
@@ -147,12 +147,9 @@ def _operation(key: str, body: bytes, *, replaces: bool) -> str:
         if replaces:
             return "flag-entry"
         return "put-child-entry" if unpack(key, body).get("parent") else "put-entry"
-    parts = key.split("/")
-    if len(parts) < 3 or parts[1] != "checkpoints":
-        return "put-other"
-    if parts[2] == "head":
+    if key.endswith("/checkpoints/head"):
         return _head(unpack(key, body))
-    match parts[3]:
+    match life_kind(key):
         case "log":
             kind = str(unpack(key, body)["kind"])
             return "seal-log" if kind == "seal" else f"put-{kind}"

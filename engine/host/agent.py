@@ -30,6 +30,7 @@ from engine.host.sessions import Sessions
 from engine.host.stores import SessionStore
 from engine.session.messages import from_langchain
 from engine.session.outcome import Outcome
+from engine.session.state import SessionState
 from engine.spec.model import Trigger
 from engine.turn.assembly import Assembly
 from engine.turn.inputs import check_input, check_seeds
@@ -157,9 +158,7 @@ class Agent:
                 delivery.get("message"),
             )
         fired = _trigger_id(trigger)
-        found = await self.resolve_session(
-            trigger=fired, variables=variables, session_id=session_id, session_path=session_path
-        )
+        found, state = await self._resolve(fired, variables, session_id, session_path)
         body: JsonObject = {"kind": "message"}
         if message is not None:
             body["message"] = message
@@ -169,7 +168,7 @@ class Agent:
             body["variables"] = dict(variables)
         if history:
             body["history"] = history
-        return await self._turn(found.session_id, body, new=found.native)
+        return await self._turn(found.session_id, body, known=(state,))
 
     async def decide(
         self, session_id: str, target: str, comment: str | None = None, *, by: str | None = None
@@ -254,10 +253,16 @@ class Agent:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def _turn(
-        self, session_id: str, body: JsonObject, *, new: bool = False, options: TurnOptions | None = None
+        self,
+        session_id: str,
+        body: JsonObject,
+        *,
+        known: tuple[SessionState | None] | None = None,
+        options: TurnOptions | None = None,
     ) -> Outcome:
+        """`known`: the session as it was just read."""
         session_id = require_session_id(session_id, self.assembly.mounts)
-        state = None if new else await self.folder.load(session_id)
+        state = await self.folder.load(session_id) if known is None else known[0]
         if state is None:
             require_session_id(session_id, self.assembly.mounts, new=True)
         if body.get("raw"):
@@ -316,6 +321,16 @@ class Agent:
 
         Raises: `UnknownSessionTriggerError`, `InvalidSessionPathError`, `SessionNotResumableError`, bad seeds and ids.
         """
+        return (await self._resolve(trigger, variables, session_id, session_path))[0]
+
+    async def _resolve(
+        self,
+        trigger: Mapping[str, str] | str | None,
+        variables: Mapping[str, Json] | None,
+        session_id: str | None,
+        session_path: str | None,
+    ) -> tuple[Resolved, SessionState | None]:
+        """And the session as it was read for that, None for a new one."""
         spec = self.assembly.spec
         wanted = _trigger_id(trigger) or self.assembly.default_trigger
         values = dict(variables or {})
@@ -336,7 +351,7 @@ class Agent:
         state = None if native else await self.folder.load(session_id)
         if state is not None and state.status == "running" and self.folder.holds(session_id):
             raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
-        return resolved(spec, state, session_id, wanted, native=native)
+        return resolved(spec, state, session_id, wanted, native=native), state
 
     def _warn(self, scope: str, message: str) -> None:
         self._events.emit({"type": "warning", "scope": scope, "message": message})

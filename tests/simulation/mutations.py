@@ -36,7 +36,7 @@ def _write_over() -> AbstractContextManager[Any]:
     async def create(
         self: LogStore, key: str, body: bytes, w: str, *, mine: Callable[[bytes], bool] | None = None
     ) -> Landed | Conflict:
-        if "/log/" in key:
+        if "/log." in key:
             return Landed(await self.store.put(key, body) or "", lost=False)
         return await _create(self, key, body, w, mine=mine)
 

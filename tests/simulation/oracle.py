@@ -133,14 +133,14 @@ class Oracle:
     # What the store sees
 
     def _get(self, reader: Task | None, key: str) -> None:
-        parts = key.split("/")
+        parts = _parts(key)
         if len(parts) == 7 and parts[3] == "log":
             turn = self.turns.get((parts[0], parts[2], int(parts[4])))
             if turn is not None:
                 turn.reads[reader, int(parts[5])] = self.now
 
     def _put(self, key: str, old: StoredObject | None, body: bytes) -> None:
-        parts = key.split("/")
+        parts = _parts(key)
         self.counts["writes"] += 1
         self.moved[_root_of(parts[1] if parts[0] == "_inbox" else parts[0])] = self.now
         self.server.scheduler.log(f"put {key} {body[:160]!r}")
@@ -285,7 +285,7 @@ class Oracle:
         self.garbage.add(key)
 
     def _delete(self, key: str, old: StoredObject) -> None:
-        parts = key.split("/")
+        parts = _parts(key)
         self.server.scheduler.log(f"delete {key}")
         if parts[0] == "_inbox":
             self._delete_entry(key, old)
@@ -382,7 +382,7 @@ class Oracle:
                 expected.add(life.end(head.turn, head.fence))
         extra = 0
         for key in self.server.keys:
-            parts = key.split("/")
+            parts = _parts(key)
             if parts[0].startswith("_") or key in expected:
                 continue
             body = self.server.objects[key].body
@@ -396,6 +396,12 @@ class Oracle:
         faults = len(self.server.unclear) + self.counts["crashes"] * 12 + self.counts["freezes"] * 4
         if extra > faults:
             self.fail(f"{extra} objects of garbage after {faults} faults")
+
+
+def _parts(key: str) -> list[str]:
+    """`S/checkpoints/<life>/log.t.f.k` as seven parts; any other key by its slashes."""
+    *folders, name = key.split("/")
+    return [*folders, *name.split(".")] if len(folders) == 3 else [*folders, name]
 
 
 def _root_of(session: str) -> str:

@@ -166,7 +166,7 @@ async def test_local_turns_leave_one_inbox_entry_which_a_sweep_or_a_later_turn_r
     await fleet.work()
     await fleet.pass_time(125)
     assert fleet.stored("_inbox/") == []
-    assert not [key for key in fleet.stored("s/") if "/log/" in key]
+    assert not [key for key in fleet.stored("s/") if "/log." in key]
 
 
 async def test_only_one_task_or_process_holds_a_session(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ async def test_a_lost_reply_is_found_again_by_the_writes_own_id() -> None:
     flaky = Flaky(MemoryStore())
     log = session_log(flaky)
     turn = await opened(log, 1)
-    flaky.loses = lambda key: "/log/" in key or "/end/" in key
+    flaky.loses = lambda key: "/log." in key or "/end." in key
     await turn.commit({"i": 1})
     end = await turn.end({"i": 2}, {"kind": "completed"})
     assert list(end.records) == [{"i": 1}, {"i": 2}]
@@ -243,7 +243,7 @@ async def test_a_record_that_a_successor_adopted_does_not_let_its_writer_go_on()
         assert successor.records == [{"i": 1}]
         await successor.end(None, {"kind": "completed"})
 
-    flaky.loses = lambda key: "/log/" in key
+    flaky.loses = lambda key: "/log." in key
     flaky.after_loss = steal
     with pytest.raises(TurnFenced):
         await turn.commit({"i": 1})
@@ -262,7 +262,7 @@ async def test_a_retry_into_a_cleaned_slot_does_not_let_its_writer_go_on() -> No
         end = await successor.end(None, {"kind": "completed"})
         await other.files.delete(end.litter(other.keys.life(turn.head.life)))
 
-    flaky.loses = lambda key: "/log/" in key
+    flaky.loses = lambda key: "/log." in key
     flaky.after_loss = steal_and_clean
     with pytest.raises(TurnFenced):
         await turn.commit({"i": 1})
@@ -316,7 +316,7 @@ async def test_eight_segments_become_one_and_eight_of_those_the_next() -> None:
     assert head is not None
     assert [(ref.first, ref.last) for ref in head.segs] == [(1, 64)]
     life = log.keys.life(head.life)
-    ends = [key for key in store._keys if "/end/" in key or "/seg/" in key]
+    ends = [key for key in store._keys if "/end." in key or "/seg." in key]
     assert ends == [life.end(65, 1), life.merged(1, 64)]
     records = await session_log(store).history(head)
     assert [record["turn"] for record in records] == [n for n in range(1, 65) for _ in (0, 1)]
@@ -371,7 +371,7 @@ async def test_old_seals_go_with_the_merge_that_takes_in_their_turn() -> None:
     for n in range(2, 9):
         await ran(log, n)
     young = await opened(log, 9)
-    assert not [key for key in young.garbage if "/log/" in key]
+    assert not [key for key in young.garbage if "/log." in key]
     await young.end(None, {"kind": "completed"})
     for n in range(10, 65):
         await ran(log, n)

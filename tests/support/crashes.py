@@ -263,7 +263,7 @@ class Crashes:
             if not view.deleted or view.head is None:
                 return False
             keys = [item.key async for item in self._fleet.client.store.list(f"{session}/")]
-            return all(key.endswith("checkpoints/head") or "/log/" in key or "/end/" in key for key in keys)
+            return all(key.endswith("checkpoints/head") or "/log." in key or "/end." in key for key in keys)
 
         await until(gone, seconds=RECOVERY_SECONDS, what=f"{session} to be deleted")
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from archmax.local.redis import EmbeddedRedis
-from storage.layout import INBOX
+from storage.layout import INBOX, life_kind
 from storage.records import EndedTurn, LogKind, unpack
 from tests.support.workers import Worker, WorkerFleet, until, was_cancelled
 from worker.ports import BrokerUnavailable
@@ -257,7 +257,7 @@ class Soak:
         kinds: Counter[str] = Counter()
         for key in [item.key async for item in store.list("")]:
             parts = key.split("/")
-            kind = parts[3] if len(parts) > 4 else parts[-1] if "checkpoints" in parts else parts[0]
+            kind = life_kind(key) or (parts[-1] if "checkpoints" in parts else parts[0])
             if kind == "log":
                 found = await store.get(key)
                 kind = LogKind(unpack(key, found.body)["kind"]) if found else "gone"

@@ -100,7 +100,7 @@ async def test_a_plain_turn_of_five_model_and_four_tool_calls_costs_fourteen_req
 
     def ended() -> bool:
         # Asked of the proxy: the test must not read the session's objects itself.
-        return any("/end/" in target for _, target, _ in requests_of(proxy, session))
+        return any("/end." in target for _, target, _ in requests_of(proxy, session))
 
     def writes_of(session: str) -> list[str]:
         return [target for method, target, _ in requests_of(proxy, session) if method == "PUT"]
@@ -127,18 +127,18 @@ async def test_bytes_stored_stay_near_what_is_new(fleet: WorkerFleet, proxy: Fau
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(lambda: Fault(Act.CUT_REPLY, "PUT", "/log/", times=2), id="replies-of-records-lost"),
-        pytest.param(lambda: Fault(Act.CUT_REPLY, "PUT", "/end/", times=1), id="reply-of-the-end-lost"),
+        pytest.param(lambda: Fault(Act.CUT_REPLY, "PUT", "/log.", times=2), id="replies-of-records-lost"),
+        pytest.param(lambda: Fault(Act.CUT_REPLY, "PUT", "/end.", times=1), id="reply-of-the-end-lost"),
         pytest.param(
             lambda: Fault(Act.CUT_REPLY, "PUT", "/checkpoints/head", times=1), id="reply-of-the-claim-lost"
         ),
-        pytest.param(lambda: Fault(Act.CUT_REQUEST, "PUT", "/log/", times=3), id="requests-cut"),
+        pytest.param(lambda: Fault(Act.CUT_REQUEST, "PUT", "/log.", times=3), id="requests-cut"),
         pytest.param(
-            lambda: Fault(Act.ANSWER, "PUT", "/log/", times=2, status=503, code="SlowDown"), id="slow-down"
+            lambda: Fault(Act.ANSWER, "PUT", "/log.", times=2, status=503, code="SlowDown"), id="slow-down"
         ),
         pytest.param(lambda: Fault(Act.ANSWER, "GET", "/checkpoints/", times=3, status=500), id="reads-fail"),
         pytest.param(
-            lambda: Fault(Act.REPLACE_REPLY, "PUT", "/log/", times=1, status=500),
+            lambda: Fault(Act.REPLACE_REPLY, "PUT", "/log.", times=1, status=500),
             id="stored-and-answered-500",
         ),
     ],
@@ -162,7 +162,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_turn(fleet: WorkerFleet,
     """The turn is broken off, its lease let go, and taken up again when the store answers."""
     proxy.faults.clear()
     session = f"s3-{next(_numbers)}"
-    proxy.add(Fault(Act.ANSWER, "PUT", "/log/", times=8, status=503, code="ServiceUnavailable"))
+    proxy.add(Fault(Act.ANSWER, "PUT", "/log.", times=8, status=503, code="ServiceUnavailable"))
     await fleet.send(session, "five")
     end = await fleet.settled(session, seconds=150)
     assert end.outcome["kind"] == "completed", end.outcome

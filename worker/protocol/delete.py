@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from core.jsontext import JsonObject
-from storage.layout import SessionKeys
+from storage.layout import SessionKeys, life_kind
 from storage.limits import TOMB_MS
 from storage.objects import ListedObject
 from storage.records import EndedTurn, Head, LogKind, unpack
@@ -110,13 +110,7 @@ async def _remove_content(fleet: Fleet, log: SessionLog) -> None:
 
 
 async def _is_seal(fleet: Fleet, item: ListedObject) -> bool:
-    parts = item.key.split("/")
-    if (
-        item.size > _SEAL_BYTES
-        or len(parts) < 4
-        or parts[1] != "checkpoints"
-        or parts[3] not in ("log", "end")
-    ):
+    if item.size > _SEAL_BYTES or life_kind(item.key) not in ("log", "end"):
         return False
     found = await fleet.files.read(item.key)
     if found is None:

@@ -69,7 +69,7 @@ async def test_no_more_children_run_than_the_width_allows() -> None:
     async def watched(turn: OpenTurn) -> None:
         if turn.entry.parent is not None:
             alive = {key.split("/")[1] for key in fleet.stored("_inbox/s~")}
-            joined = len([key for key in fleet.stored("s/") if "/join/" in key])
+            joined = len([key for key in fleet.stored("s/") if "/join." in key])
             waiting.append(len(alive) - joined)
         await delegate(turn)
 
@@ -281,9 +281,9 @@ async def test_join_markers_go_when_the_turn_has_ended() -> None:
     fleet = HandFleet(delegate)
     await start(fleet, depth=1, children=5)
     await fleet.work()
-    assert [key for key in fleet.stored("s/") if "/join/" in key]
+    assert [key for key in fleet.stored("s/") if "/join." in key]
     await fleet.pass_time(1)
-    assert not [key for key in fleet.stored("s/") if "/join/" in key]
+    assert not [key for key in fleet.stored("s/") if "/join." in key]
 
 
 async def test_a_child_costs_two_requests_more_than_a_plain_turn() -> None:

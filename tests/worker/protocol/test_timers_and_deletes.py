@@ -214,8 +214,8 @@ async def test_the_seals_of_a_deleted_session_stay_a_day_then_all_is_gone_and_th
     fleet.runner._run = steps
     await fleet.work()
     await fleet.pass_time(125)
-    assert sum("/log/" in key for key in fleet.stored("s/")) == 1
-    assert sum("/end/" in key for key in fleet.stored("s/")) == 1
+    assert sum("/log." in key for key in fleet.stored("s/")) == 1
+    assert sum("/end." in key for key in fleet.stored("s/")) == 1
     await sweep_timers(fleet.fleet)
     assert len(fleet.stored("s/")) == 3, "too early"
     fleet.clock.ms += TOMB_MS + 60_000

@@ -45,7 +45,7 @@ async def test_cleaning_removes_a_turns_log_at_once_and_its_entry_two_minutes_la
     await accept(fleet.fleet, message(count=3))
     await fleet.work()
     await fleet.pass_time(1)
-    assert not [key for key in fleet.stored() if "/log/" in key]
+    assert not [key for key in fleet.stored() if "/log." in key]
     assert fleet.stored("_inbox/") == ["_inbox/s/00000001"]
     await fleet.pass_time(118)
     assert fleet.stored("_inbox/")
@@ -309,8 +309,8 @@ async def test_a_stale_worker_is_stopped_also_after_the_log_was_cleaned() -> Non
     other = HandFleet(store=fleet.store, clock=fleet.clock)
     await accept(fleet.fleet, message(count=3))
     await fleet.work()
-    left = [key for key in fleet.stored("s/") if "/log/" in key]
-    assert [key.rsplit("/", 3)[1:] for key in left] == [["00000001", "00000001", "00000002"]]
+    left = [key for key in fleet.stored("s/") if "/log." in key]
+    assert [key.rpartition("log.")[2] for key in left] == ["00000001.00000001.00000002"]
 
 
 async def test_a_cancel_before_the_claim_lets_no_step_run() -> None:
