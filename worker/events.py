@@ -151,6 +151,7 @@ class EventPublisher:
                     if identity is not None:
                         fields["id"] = identity
                     pipeline.xadd(stream_key(session), fields, maxlen=STREAM_LENGTH, approximate=True)
+            for session in {session for session, _ in batch}:
                 pipeline.expire(stream_key(session), self._stream_seconds)
             try:
                 await pipeline.execute()

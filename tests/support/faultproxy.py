@@ -19,6 +19,7 @@ class Act(Enum):
     CUT_REPLY = "cut-reply"  #: the request gets through, its reply does not
     HOLD_REPLY = "hold-reply"  #: the same, and the connection stays open until the proxy ends
     CUT_REQUEST = "cut-request"  #: the connection closes before anything gets through
+    SLOW = "slow"  #: the reply comes `seconds` late
     ANSWER = "answer"  #: nothing gets through; the reply is made up
     REPLACE_REPLY = "replace-reply"  #: the request gets through; the reply is made up
 
@@ -33,6 +34,7 @@ class Fault:
     times: int = 1
     status: int = 503
     code: str = "InternalError"
+    seconds: float = 0
     #: done after the request got through and before its reply is dropped, such as another writer's turn
     meanwhile: asyncio.Event | None = None
     #: set when this fault has struck (and `meanwhile` is awaited)
@@ -122,6 +124,8 @@ async def _handle(
             case Act.HOLD_REPLY:
                 await ended.wait()
                 return
+            case Act.SLOW:
+                await asyncio.sleep(fault.seconds)
             case _:
                 reply = _made_up(fault)
     writer.write(reply)

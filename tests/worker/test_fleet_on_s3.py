@@ -133,6 +133,13 @@ async def test_bytes_stored_stay_near_what_is_new(fleet: WorkerFleet, proxy: Fau
             lambda: Fault(Act.CUT_REPLY, "PUT", "/checkpoints/head", times=1), id="reply-of-the-claim-lost"
         ),
         pytest.param(lambda: Fault(Act.CUT_REQUEST, "PUT", "/log.", times=3), id="requests-cut"),
+        # longer than a lease lasts, which its holder renews meanwhile
+        pytest.param(lambda: Fault(Act.SLOW, "PUT", "/log.", times=2, seconds=4), id="records-slow"),
+        pytest.param(lambda: Fault(Act.SLOW, "GET", "/checkpoints/", times=2, seconds=4), id="reads-slow"),
+        # longer than the store's time-out
+        pytest.param(
+            lambda: Fault(Act.HOLD_REPLY, "PUT", "/log.", times=1), id="reply-of-a-record-never-comes"
+        ),
         pytest.param(
             lambda: Fault(Act.ANSWER, "PUT", "/log.", times=2, status=503, code="SlowDown"), id="slow-down"
         ),
