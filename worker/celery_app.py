@@ -16,6 +16,8 @@ from worker.broker import outlive_outages
 from worker.settings import FleetSettings
 
 TURN_TASK = "archmax.turn"
+#: when a message was sent, in epoch milliseconds: how long a queue makes its oldest wait is read off it
+SENT_HEADER = "archmax_sent_ms"
 ENQUEUE_TASK = "archmax.turn.enqueue"
 #: recoveries and wake-ups whose workflow the sender does not know
 SHARED_QUEUE = "archmax.shared"
@@ -34,6 +36,20 @@ def turn_queue(workflow: str) -> str:
 def child_queue(workflow: str) -> str:
     """Its child turns and resumes: neither flood delays the other."""
     return f"archmax.children.{workflow}"
+
+
+def queue_of(workflow: str | None, *, child: bool) -> str:
+    if not workflow:
+        return SHARED_QUEUE
+    return child_queue(workflow) if child else turn_queue(workflow)
+
+
+def workflow_of(queue: str) -> tuple[str | None, bool]:
+    """The workflow whose messages `queue` holds, and whether they are of child turns: `queue_of` the other way."""
+    for child, prefix in ((False, turn_queue("")), (True, child_queue(""))):
+        if queue.startswith(prefix):
+            return queue.removeprefix(prefix), child
+    return None, False
 
 
 def queues_of(workflows: list[str]) -> list[str]:

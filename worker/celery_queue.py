@@ -14,13 +14,11 @@ from kombu.exceptions import OperationalError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from worker.celery_app import SHARED_QUEUE, TURN_TASK, child_queue, turn_queue
+from worker.celery_app import SENT_HEADER, TURN_TASK, queue_of
 from worker.ports import BrokerUnavailable, Message
 
 #: the id of the Celery task a coroutine works for, and of its root: what it sends is shown as theirs
 SENDER: ContextVar[tuple[str, str] | None] = ContextVar("archmax_sender", default=None)
-#: when a message was sent, in epoch milliseconds: how long a queue makes its oldest wait is read off it
-SENT_HEADER = "archmax_sent_ms"
 
 
 class CeleryQueue:
@@ -61,7 +59,7 @@ class CeleryQueue:
         group = uuid.uuid4().hex if len(messages) > 1 else None
         with self._app.producer_pool.acquire(block=True, timeout=self._timeout_seconds) as producer:
             for index, message in enumerate(messages):
-                queue = _queue(message)
+                queue = queue_of(message.workflow, child=message.child)
                 self._app.send_task(
                     TURN_TASK,
                     args=[message.session, message.n],
@@ -88,9 +86,3 @@ def _look_at(done: asyncio.Future[None]) -> None:
     """An error nobody waits for any more is told by what follows it."""
     if not done.cancelled():
         done.exception()
-
-
-def _queue(message: Message) -> str:
-    if message.workflow is None or not message.workflow:
-        return SHARED_QUEUE
-    return child_queue(message.workflow) if message.child else turn_queue(message.workflow)

@@ -34,7 +34,7 @@ from core.errors import ArchmaxError
 from sandbox.evaluation import Fault
 from storage.objects import ObjectStore
 from storage.records import Why
-from worker.celery_queue import SENT_HEADER
+from worker.celery_app import SENT_HEADER
 
 logger = logging.getLogger(__name__)
 

@@ -138,18 +138,22 @@ class Leases(Protocol):
         """
         ...
 
-    async def watch(self, session: str, n: int, in_ms: int) -> None:
-        """Have the sweep send the session unless the message `turn(session, n)` arrives in time."""
+    async def watch(self, messages: Sequence[Message], in_ms: int) -> None:
+        """Have the sweep send each session again unless its message arrives in time, or still waits in its queue."""
         ...
 
-    async def overdue(self) -> list[str]:
-        """Sessions of which a deadline has passed. `turn(session, 0)` is watched from now on, by the same script."""
+    async def overdue(self) -> list[Message]:
+        """A `turn(session, 0)` for each session of which a deadline has passed, watched from now on, by the same script.
+
+        A message goes to the queue of the one that was lost. One that still waits there is no loss: a backlog of hours
+        would otherwise send itself again and again.
+        """
         ...
 
     async def may_send(self, session: str, newest: int) -> bool:
         """Whether a listing that found entries up to `newest` should send `turn(session, 0)`; that is watched then.
 
-        False while a deadline of the session, of that message or of `newest` lies ahead, or it rests after `newest`.
+        False while the session, that message or the one of `newest` has a deadline, or the session rests after `newest`.
         """
         ...
 

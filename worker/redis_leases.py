@@ -10,22 +10,24 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from storage.logstore import SystemClock
-from worker.ports import REST_MS, BrokerUnavailable
+from worker.celery_app import SENT_HEADER, SHARED_QUEUE, queue_of, workflow_of
+from worker.ports import REST_MS, BrokerUnavailable, Message
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "archmax:"
 #: sessions by the time their holder must have renewed, or a look must be repeated
 WATCH = f"{PREFIX}watch"
-#: messages (`session.n`) by the time they must have arrived
+#: messages (`session.n`) by the time they must have arrived, and where each went: `<epoch ms> <queue>`
 SENT = f"{PREFIX}sent"
+SENT_TO = f"{PREFIX}sent:to"
 BOOT = f"{PREFIX}boot"
 #: somebody lists the store, or has within the minute; two at once do no harm
 LIST_LOCK = f"{PREFIX}lock:list"
@@ -40,18 +42,21 @@ PUSH_MS = 30_000
 #: after Redis lost everything nobody but earlier holders takes a lease for this long
 BOOT_MS = 1_000
 
-# keys: lease, wake, watch, boot, sent · args: token, ttl ms, session, wake seconds, boot ms, message
+# keys: lease, wake, watch, boot, sent, sent to · args: token, ttl ms, session, wake seconds, boot ms, message
 _TAKE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 redis.call('SET', KEYS[4], ms, 'NX')
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then
-  redis.call('SET', KEYS[2], '1', 'EX', ARGV[4]); redis.call('ZREM', KEYS[5], ARGV[6]); return 0
+  redis.call('SET', KEYS[2], '1', 'EX', ARGV[4])
+  redis.call('ZREM', KEYS[5], ARGV[6]); redis.call('HDEL', KEYS[6], ARGV[6])
+  return 0
 end
 if not held and ms - tonumber(redis.call('GET', KEYS[4])) < tonumber(ARGV[5]) then
   redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[5]), ARGV[3]); return 0
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2]); redis.call('ZREM', KEYS[5], ARGV[6])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]); redis.call('DEL', KEYS[2])
+redis.call('ZREM', KEYS[5], ARGV[6]); redis.call('HDEL', KEYS[6], ARGV[6])
 redis.call('ZADD', KEYS[3], ms + tonumber(ARGV[2]), ARGV[3])
 return 1
 """
@@ -77,22 +82,49 @@ end
 if ARGV[4] ~= '' then redis.call('SET', KEYS[4], ARGV[4], 'PX', ARGV[5]) end
 return 0
 """
-# keys: sent · args: message, in ms
+# keys: sent, sent to · args: in ms, then message and queue of each
 _WATCH = """
-local now = redis.call('TIME')
-redis.call('ZADD', KEYS[1], now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(ARGV[2]), ARGV[1])
+local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+for i = 2, #ARGV, 2 do
+  redis.call('ZADD', KEYS[1], ms + tonumber(ARGV[1]), ARGV[i])
+  redis.call('HSET', KEYS[2], ARGV[i], string.format('%.0f %s', ms, ARGV[i + 1]))
+end
 """
-# keys: watch, sent · args: push ms, limit
+# keys: watch, sent, sent to · args: push ms, limit, the header that says when a message was sent, slack ms, the shared queue
+# A queue is served in order: while its oldest message is no younger than ours, ours may be waiting behind it.
 _OVERDUE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local oldest = {}
+local function may_wait(queue, at)
+  if oldest[queue] == nil then
+    local message = redis.call('LINDEX', queue, -1)
+    local sent = message and message:match('"' .. ARGV[3] .. '": ?(%d+)')
+    oldest[queue] = sent and tonumber(sent) or math.huge
+  end
+  return oldest[queue] <= at + tonumber(ARGV[4])
+end
 local found = {}
-for set, key in ipairs(KEYS) do
-  for _, late in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', ms, 'LIMIT', 0, ARGV[2])) do
-    redis.call('ZREM', key, late)
-    found[#found + 1] = set == 1 and late or late:match('^(.*)%.%d+$')
+local function send(session, queue)
+  found[#found + 1] = session; found[#found + 1] = queue
+end
+for _, late in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms, 'LIMIT', 0, ARGV[2])) do
+  redis.call('ZREM', KEYS[1], late)
+  send(late, ARGV[5])
+end
+for _, late in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms, 'LIMIT', 0, ARGV[2])) do
+  local at, queue = (redis.call('HGET', KEYS[3], late) or ''):match('^(%d+) (.*)$')
+  if queue and may_wait(queue, tonumber(at)) then
+    redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), late)
+  else
+    redis.call('ZREM', KEYS[2], late); redis.call('HDEL', KEYS[3], late)
+    send(late:match('^(.*)%.%d+$'), queue or ARGV[5])
   end
 end
-for _, session in ipairs(found) do redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), session .. '.0') end
+for i = 1, #found, 2 do
+  local message = found[i] .. '.0'
+  redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[1]), message)
+  redis.call('HSET', KEYS[3], message, string.format('%.0f %s', ms, found[i + 1]))
+end
 return found
 """
 # keys: watch, sent, rest · args: session, push ms, newest turn
@@ -103,12 +135,14 @@ local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1
 local ahead = {redis.call('ZSCORE', KEYS[1], ARGV[1])}
 for _, n in ipairs({'0', ARGV[3]}) do ahead[#ahead + 1] = redis.call('ZSCORE', KEYS[2], ARGV[1] .. '.' .. n) end
 for _, at in ipairs(ahead) do
-  if at and tonumber(at) > ms then return 0 end
+  if at then return 0 end
 end
 redis.call('ZADD', KEYS[2], ms + tonumber(ARGV[2]), ARGV[1] .. '.0')
 return 1
 """
 OVERDUE_LIMIT = 500
+#: by how much the clocks of senders may differ from Redis'
+CLOCK_SLACK_MS = 5_000
 
 
 def lease_key(session: str) -> str:
@@ -193,7 +227,7 @@ class RedisLeases:
         token = secrets.token_hex(16)
         taken = await self._ask(
             self._take(
-                keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT],
+                keys=[lease_key(session), wake_key(session), WATCH, BOOT, SENT, SENT_TO],
                 args=[token, self._ttl_ms, session, WAKE_SECONDS, BOOT_MS, f"{session}.{n}"],
             )
         )
@@ -229,12 +263,23 @@ class RedisLeases:
             del self._held[held.session]
         return False
 
-    async def watch(self, session: str, n: int, in_ms: int) -> None:
-        await self._ask(self._watch(keys=[SENT], args=[f"{session}.{n}", in_ms]))
+    async def watch(self, messages: Sequence[Message], in_ms: int) -> None:
+        places: list[str] = []
+        for message in messages:
+            places += [
+                f"{message.session}.{message.n}",
+                queue_of(message.workflow, child=message.child),
+            ]
+        await self._ask(self._watch(keys=[SENT, SENT_TO], args=[in_ms, *places]))
 
-    async def overdue(self) -> list[str]:
-        found = await self._ask(self._overdue(keys=[WATCH, SENT], args=[PUSH_MS, OVERDUE_LIMIT]))
-        return list(dict.fromkeys(found))
+    async def overdue(self) -> list[Message]:
+        args = [PUSH_MS, OVERDUE_LIMIT, SENT_HEADER, CLOCK_SLACK_MS, SHARED_QUEUE]
+        found = await self._ask(self._overdue(keys=[WATCH, SENT, SENT_TO], args=args))
+        messages: dict[str, Message] = {}
+        for session, queue in zip(found[::2], found[1::2], strict=True):
+            workflow, child = workflow_of(queue)
+            messages.setdefault(session, Message(session, 0, workflow, child=child))
+        return list(messages.values())
 
     async def may_send(self, session: str, newest: int) -> bool:
         asked = self._may_send(keys=[WATCH, SENT, rest_key(session)], args=[session, PUSH_MS, newest])

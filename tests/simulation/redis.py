@@ -135,8 +135,8 @@ class Redis:
     def may_send(self, session: str, newest: int) -> bool:
         now = self.scheduler.now
         after, until = self.rest.get(session, (0, 0))
-        ahead = [self.watch.get(session, 0), *(self.sent.get((session, n), 0) for n in (0, newest))]
-        if (after >= newest and until > now) or max(ahead) > now:
+        ahead = session in self.watch or any((session, n) in self.sent for n in (0, newest))
+        if (after >= newest and until > now) or ahead:
             return False
         self.sent[session, 0] = now + _WATCH_MS
         return True
@@ -219,14 +219,15 @@ class Ports:
             self._renew(lease, lease.round)
         return again
 
-    async def watch(self, session: str, n: int, in_ms: int) -> None:
+    async def watch(self, messages: Sequence[Message], in_ms: int) -> None:
         def act() -> None:
-            self._redis.sent[session, n] = self._redis.scheduler.now + in_ms
+            for message in messages:
+                self._redis.sent[message.session, message.n] = self._redis.scheduler.now + in_ms
 
         await self._ask(act)
 
-    async def overdue(self) -> list[str]:
-        return await self._ask(self._redis.overdue)
+    async def overdue(self) -> list[Message]:
+        return [Message(session, 0) for session in await self._ask(self._redis.overdue)]
 
     async def may_send(self, session: str, newest: int) -> bool:
         return await self._ask(lambda: self._redis.may_send(session, newest))

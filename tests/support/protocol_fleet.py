@@ -13,6 +13,7 @@ from storage.records import EndedTurn, InboxEntry, LogObject
 from worker.ports import REST_MS, BrokerUnavailable, Lease, Message
 from worker.protocol.fleet import Fleet
 from worker.protocol.open_turn import OpenTurn
+from worker.protocol.sweep import sweep_inbox, sweep_watch
 from worker.protocol.visit import attend
 
 EPOCH = 1_700_000_000_000
@@ -82,22 +83,23 @@ class HandLeases:
             self.rests[lease.session] = settled, self.clock.ms + REST_MS
         return False
 
-    async def watch(self, session: str, n: int, in_ms: int) -> None:
-        self.deadlines[session, n] = self.clock.ms + in_ms
+    async def watch(self, messages: Sequence[Message], in_ms: int) -> None:
+        for message in messages:
+            self.deadlines[message.session, message.n] = self.clock.ms + in_ms
 
-    async def overdue(self) -> list[str]:
+    async def overdue(self) -> list[Message]:
         late = [place for place, at in self.deadlines.items() if at <= self.clock.ms]
         for place in late:
             del self.deadlines[place]
         sessions = sorted({session for session, _ in late})
         for session in sessions:
             self.deadlines[session, 0] = self.clock.ms + 30_000
-        return sessions
+        return [Message(session, 0) for session in sessions]
 
     async def may_send(self, session: str, newest: int) -> bool:
-        ahead = max(self.deadlines.get((session, n), -1) for n in (None, 0, newest))
+        ahead = any((session, n) in self.deadlines for n in (None, 0, newest))
         after, until = self.rests.get(session, (0, -1))
-        if ahead > self.clock.ms or (after >= newest and until > self.clock.ms):
+        if ahead or (after >= newest and until > self.clock.ms):
             return False
         self.deadlines[session, 0] = self.clock.ms + 30_000
         return True
@@ -207,6 +209,11 @@ class HandFleet:
         while self.queue.messages:
             message = self.queue.messages.popleft()
             await attend(self.fleet, self.runner, message.session, message.n)
+
+    async def sweep(self) -> None:
+        """Both sweeps: of what Redis knows to be late, and of the store."""
+        await sweep_watch(self.fleet)
+        await sweep_inbox(self.fleet)
 
     async def pass_time(self, seconds: float) -> None:
         self.clock.ms += int(seconds * 1000)

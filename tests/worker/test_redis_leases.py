@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncGenerator, Generator
 
 import pytest
 from redis.asyncio import Redis
 
 from archmax.local.redis import EmbeddedRedis
-from worker.ports import REST_MS
-from worker.redis_leases import RedisLeases, lease_key, rest_key, wake_key
+from worker.celery_app import SENT_HEADER, SHARED_QUEUE, child_queue, turn_queue
+from worker.ports import REST_MS, Message
+from worker.redis_leases import SENT, SENT_TO, RedisLeases, lease_key, rest_key, wake_key
 from worker.stopping import stop_tasks
 
 
@@ -71,18 +74,18 @@ async def test_a_senders_deadline_outlives_the_holders_release(leases: RedisLeas
     """A message may be on the way while the holder leaves, and be lost: then the sweep sends the session."""
     lease = await leases.take("s", 1)
     assert lease is not None
-    await leases.watch("s", 1, 1)
+    await leases.watch([Message("s", 1)], 1)
     assert await leases.release(lease, settled=1) is False
     await asyncio.sleep(0.05)
-    assert await leases.overdue() == ["s"]
+    assert await leases.overdue() == [Message("s", 0)]
     assert await leases.overdue() == [], "and then again only after a while"
 
 
 async def test_a_message_that_arrived_needs_no_deadline_any_more(leases: RedisLeases) -> None:
-    await leases.watch("s", 1, 1)
+    await leases.watch([Message("s", 1)], 1)
     lease = await leases.take("s", 1)
     assert lease is not None
-    await leases.watch("s", 1, 1)
+    await leases.watch([Message("s", 1)], 1)
     assert await leases.take("s", 1) is None, "held; but its holder is woken"
     assert await leases.release(lease) is True
     assert await leases.release(lease) is False
@@ -94,13 +97,53 @@ async def test_another_messages_arrival_leaves_the_deadline_of_one_that_was_lost
     leases: RedisLeases,
 ) -> None:
     """Two messages are on the way; the second is lost with the worker that fetched it. The first one's turn ends."""
-    await leases.watch("s", 1, 60_000)
-    await leases.watch("s", 2, 1)
+    await leases.watch([Message("s", 1)], 60_000)
+    await leases.watch([Message("s", 2)], 1)
     lease = await leases.take("s", 1)
     assert lease is not None
     assert await leases.release(lease, settled=1) is False
     await asyncio.sleep(0.05)
-    assert await leases.overdue() == ["s"]
+    assert await leases.overdue() == [Message("s", 0)]
+
+
+def waiting(sent_ms: int) -> str:
+    """A message as kombu keeps it in a queue."""
+    return json.dumps({"body": "", "headers": {"id": "x", SENT_HEADER: sent_ms}, "properties": {}})
+
+
+@pytest.mark.parametrize(
+    ("message", "queue"),
+    [
+        (Message("s", 1, "flow"), turn_queue("flow")),
+        (Message("s", 1, "flow", child=True), child_queue("flow")),
+        (Message("s", 0), SHARED_QUEUE),
+    ],
+)
+async def test_a_message_that_still_waits_in_its_queue_is_not_sent_again(
+    leases: RedisLeases, redis: Redis, message: Message, queue: str
+) -> None:
+    """A backlog of hours does not send itself again every half minute, and none of it reaches another's queue."""
+    now_ms = time.time_ns() // 1_000_000
+    name = f"s.{message.n}"
+    await redis.lpush(queue, waiting(now_ms - 60_000))
+    await leases.watch([message], 1)
+    await asyncio.sleep(0.05)
+    assert await leases.overdue() == []
+    deadline = await redis.zscore(SENT, name)
+    assert deadline is not None and deadline > now_ms + 20_000, "and is looked at again later"
+    # The oldest is younger by now: ours has left the queue, and nobody came.
+    await redis.delete(queue)
+    await redis.lpush(queue, waiting(now_ms + 60_000))
+    await redis.zadd(SENT, {name: now_ms - 1})
+    assert await leases.overdue() == [Message("s", 0, message.workflow, child=message.child)]
+    # The one that was sent instead waits in the same queue.
+    await redis.delete(queue)
+    await redis.lpush(queue, waiting(now_ms - 60_000))
+    await redis.zadd(SENT, {"s.0": now_ms - 1})
+    assert await leases.overdue() == []
+    lease = await leases.take("s", 0)
+    assert lease is not None
+    assert not await redis.exists(SENT, SENT_TO)
 
 
 async def test_a_session_that_rests_is_left_alone_by_listings_and_costs_no_look(

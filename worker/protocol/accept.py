@@ -101,6 +101,8 @@ async def accept(
         base = head.turn if head else 0
         entry = await _entry(fleet, draft, head, identity, base + 1)
         while not await _put(fleet, log, entry):
+            if await _has_run(fleet, log, entry, started):
+                return Accepted(draft.session, entry.n)
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
             if head is None:
@@ -163,6 +165,8 @@ async def accept_record(
                     await _announce(fleet, entry, head, on_busy)
                     return Accepted(record.session, record.n, repeated)
                 continue
+            if await _has_run(fleet, log, entry, started):
+                return Accepted(record.session, record.n, repeated)
             if on_busy is OnBusy.REJECT:
                 raise SessionBusy(draft.session)
             if head is None:
@@ -280,6 +284,17 @@ async def _holds(
         return True
     await fleet.files.delete([log.keys.inbox(entry.n)])
     return False
+
+
+async def _has_run(fleet: Fleet, log: SessionLog, entry: InboxEntry, started_ms: int) -> bool:
+    """Whether the entry, whose number is another's now, was there: the reply to its write came so late, or never, that its
+    turn is over, its slot was emptied, and another slow accept has met the empty slot."""
+    if fleet.clock.monotonic_ms() - started_ms <= WINDOW_MS:
+        return False
+    now = await log.head()
+    if now is not None and now.deleted:
+        raise SessionGone(entry.session)
+    return now is not None and now.turn >= entry.n and await _ran(log, now, entry.n) == entry.id
 
 
 async def _ran(log: SessionLog, head: Head, n: int) -> str:

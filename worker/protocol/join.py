@@ -164,8 +164,7 @@ async def tell(fleet: Fleet, messages: Sequence[Message], *, delay_seconds: floa
     if not messages:
         return
     try:
-        for message in messages:
-            await fleet.leases.watch(message.session, message.n, WATCH_MS)
+        await fleet.leases.watch(messages, WATCH_MS)
         await fleet.queue.send(messages, delay_seconds=delay_seconds)
     except BrokerUnavailable:
         pass

@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import groupby
 
+from storage.keys import decode_segment
 from storage.layout import INBOX, KEYS, inbox_place
 from storage.limits import KEY_MS
 from storage.records import DamagedObject, InboxEntry, NewerFormat
 from worker.ports import Message
 from worker.protocol.fleet import Fleet
+from worker.protocol.join import WATCH_MS
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +27,10 @@ AT_ONCE = 256
 
 async def sweep_watch(fleet: Fleet) -> int:
     """Send every session whose deadline has passed. Returns how many. Raises: `BrokerUnavailable`."""
-    sessions = await fleet.leases.overdue()
-    if sessions:
-        await fleet.queue.send([Message(session, 0) for session in sessions])
-    return len(sessions)
+    messages = await fleet.leases.overdue()
+    if messages:
+        await fleet.queue.send(messages)
+    return len(messages)
 
 
 async def sweep_inbox(fleet: Fleet) -> int:
@@ -36,16 +38,21 @@ async def sweep_inbox(fleet: Fleet) -> int:
     listed = await fleet.files.listing(INBOX)
     places = [(place, item.key) for item in listed if (place := inbox_place(item.key)) is not None]
     looks: list[Callable[[], Awaitable[bool]]] = []
-    for _, entries in groupby(places, key=lambda found: found[0][0]):
+    for segment, entries in groupby(places, key=lambda found: found[0][0]):
         several = list(entries)
-        looks.append(partial(_send_overdue, fleet, oldest=several[0][1], newest=several[-1][0][1]))
+        looks.append(partial(_send_overdue, fleet, segment, oldest=several[0][1], newest=several[-1][0][1]))
     sent = 0
     for start in range(0, len(looks), AT_ONCE):
         sent += sum(await fleet.files.gather(looks[start : start + AT_ONCE]))
     return sent
 
 
-async def _send_overdue(fleet: Fleet, *, oldest: str, newest: int) -> bool:
+async def _send_overdue(fleet: Fleet, segment: str, *, oldest: str, newest: int) -> bool:
+    # Redis first: of a backlog, and of what has just ended, it knows that nothing is to be done.
+    session = decode_segment(segment)
+    asked = session is not None
+    if session is not None and not await fleet.leases.may_send(session, newest):
+        return False
     found = await fleet.files.read(oldest)
     if found is None:
         return False
@@ -55,10 +62,12 @@ async def _send_overdue(fleet: Fleet, *, oldest: str, newest: int) -> bool:
         # One bad object must not stop the others.
         logger.error("inbox entry not readable: %s", problem, extra={"action": "entry_unreadable"})
         return False
-    if not await fleet.leases.may_send(entry.session, newest):
+    if not asked and not await fleet.leases.may_send(entry.session, newest):
         return False
     # Without a number: whatever of the session was lost is made good by one look.
-    await fleet.queue.send([Message(entry.session, 0, entry.workflow, child=entry.parent is not None)])
+    message = Message(entry.session, 0, entry.workflow, child=entry.parent is not None)
+    await fleet.leases.watch([message], WATCH_MS)
+    await fleet.queue.send([message])
     return True
 
 

@@ -16,7 +16,7 @@ from worker.protocol.accept import Draft, accept
 from worker.protocol.cancel import cancel
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.reader import TurnStatus, read_turn
-from worker.protocol.sweep import sweep_inbox, sweep_watch
+from worker.protocol.sweep import sweep_watch
 
 
 def calls(turn: OpenTurn, count: int, *, depth: int = 0, n: int = 1, first: int = 1) -> list[JsonObject]:
@@ -108,7 +108,7 @@ async def test_lost_messages_of_children_and_parent_are_found_by_the_sweep() -> 
         await fleet.work()
         fleet.queue.loses = False
         await fleet.pass_time(31)
-        await sweep_inbox(fleet.fleet)
+        await fleet.sweep()
     view = await read_turn(fleet.fleet, "s", 1)
     assert view.end is not None and view.end.outcome["kind"] == "completed"
 
@@ -131,7 +131,7 @@ async def test_a_child_that_was_never_accepted_is_accepted_by_the_parents_next_v
         await fleet.work()
     fleet.store.put = put  # type: ignore[method-assign]
     await fleet.pass_time(61)
-    await sweep_inbox(fleet.fleet)
+    await fleet.sweep()
     await fleet.work()
     view = await read_turn(fleet.fleet, "s", 1)
     assert view.records[1] == {"answers": ["s~1", "s~2", "s~3"]}

@@ -16,7 +16,6 @@ from worker.protocol.errors import SessionGone
 from worker.protocol.keyed import read_record
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.reader import TurnStatus, read_turn
-from worker.protocol.sweep import sweep_inbox
 from worker.protocol.timers import set_timer
 from worker.protocol.visit import attend
 
@@ -155,7 +154,7 @@ async def test_the_timer_of_a_dead_worker_is_set_by_whoever_finds_its_entry(
     monkeypatch.setattr(fleet.store, "put", put)
     assert fleet.stored("_timers/") == []
     await fleet.pass_time(61)
-    await sweep_inbox(fleet.fleet)
+    await fleet.sweep()
     await fleet.work()
     assert len(fleet.stored("_timers/")) == 1
 
