@@ -6,6 +6,7 @@ import pytest
 
 from storage.limits import MAX_ATTEMPTS
 from storage.objects import StoreUnavailable
+from storage.records import InboxEntry
 from storage.sessionlog import TurnFenced
 from tests.support.protocol_fleet import HandFleet, steps
 from worker.ports import BrokerUnavailable, HandBack, Stop
@@ -51,6 +52,38 @@ async def test_cleaning_removes_a_turns_log_at_once_and_its_entry_two_minutes_la
     assert fleet.stored("_inbox/")
     await fleet.pass_time(2)
     assert not fleet.stored("_inbox/")
+
+
+@pytest.mark.parametrize("key", [None, IdempotencyKey("caller", "k", "digest")], ids=["plain", "keyed"])
+async def test_an_accept_whose_reply_comes_after_its_turn_is_answered_with_that_turn(
+    monkeypatch: pytest.MonkeyPatch, key: IdempotencyKey | None
+) -> None:
+    """docs/protocol.md §9.4: also where another slow accept has met the emptied slot (seed 5013637)."""
+    fleet = HandFleet()
+    put = fleet.store.put
+    slept: list[str] = []
+
+    async def sleeps(
+        key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
+        stored = await put(key, body, if_absent=if_absent, if_match=if_match)
+        if key != "_inbox/s/00000001" or slept:
+            return stored
+        slept.append(key)
+        await fleet.sweep()
+        await fleet.work()
+        await fleet.pass_time(1)
+        await fleet.pass_time(180)
+        assert not fleet.stored("_inbox/")
+        other = InboxEntry("s", 1, "other", "message", "flow", {}, 0, w="w")
+        await put(key, other.body(), if_absent=True)
+        raise StoreUnavailable("put", key, "reply lost")
+
+    monkeypatch.setattr(fleet.store, "put", sleeps)
+    accepted = await accept(fleet.fleet, message(), key=key)
+    assert (slept, accepted.n) == (["_inbox/s/00000001"], 1)
+    await fleet.work()
+    assert fleet.runner.ran == [("s", 1, 1)]
 
 
 async def test_numbers_are_given_in_the_order_of_acceptance_and_turns_run_in_it() -> None:
