@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, Argument, Command, Option
+from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, HELP, VERSION, Argument, Command, Option
+
+#: options of a line without a command
+_ALONE = (HELP, VERSION)
 
 
 def _options(command: Command) -> tuple[Option, ...]:
@@ -43,6 +46,7 @@ def bash() -> str:
         f'    {option.name}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$current")); return ;;'
         for option in _all_options(with_choices=True)
     ]
+    first = " ".join([*(command.name for command in COMMANDS), *(option.name for option in _ALONE)])
     free = "|".join(o.name for o in _all_options() if o.name not in ("--root", "--workflow"))
     return "\n".join(
         [
@@ -59,7 +63,7 @@ def bash() -> str:
             '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"',
             '  local command="${COMP_WORDS[1]}" options words',
             '  if [ "$COMP_CWORD" -eq 1 ]; then',
-            f'    COMPREPLY=($(compgen -W "{" ".join(c.name for c in COMMANDS)} --help" -- "$current"))',
+            f'    COMPREPLY=($(compgen -W "{first}" -- "$current"))',
             "    return",
             "  fi",
             '  case "$previous" in',
@@ -122,7 +126,14 @@ def zsh() -> str:
         "  commands=(",
         *(f"    {_quote(f'{c.name}:{_zsh_text(c.summary)}')}" for c in COMMANDS),
         "  )",
-        "  if (( CURRENT == 2 )); then _describe command commands; return; fi",
+        "  local -a options",
+        "  options=(",
+        *(f"    {_quote(f'{o.name}:{_zsh_text(o.help)}')}" for o in _ALONE),
+        "  )",
+        "  if (( CURRENT == 2 )); then",
+        '    if [[ "$PREFIX" == -* ]]; then _describe -o option options; else _describe command commands; fi',
+        "    return",
+        "  fi",
         '  local command="$words[2]"',
         "  shift words; (( CURRENT-- ))",
         '  case "$command" in',
@@ -150,6 +161,10 @@ def fish() -> str:
         "    end",
         "end",
         "complete -c archmax -f",
+        *(
+            f"complete -c archmax -n __fish_use_subcommand -l {option.key} -d {_fish(option.help)}"
+            for option in _ALONE
+        ),
     ]
     for command in COMMANDS:
         seen = f'-n "__fish_seen_subcommand_from {command.name}"'

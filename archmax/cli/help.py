@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, Argument, Command, Option
+from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, VERSION, Argument, Command, Option
 
 
 def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -65,6 +65,6 @@ def program_help() -> str:
             for command in COMMANDS
             if command.group == group
         ]
-    lines += ["", "Global options:", *_rows(_option_rows(GLOBAL_OPTIONS))]
+    lines += ["", "Global options:", *_rows(_option_rows((*GLOBAL_OPTIONS, VERSION)))]
     lines += ["", "archmax help <command> shows its arguments and options."]
     return "\n".join(lines) + "\n"

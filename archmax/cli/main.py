@@ -12,7 +12,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import TextIO
 
-from archmax.cli.parser import HelpRequest, Line, UsageError, assign, parse
+from archmax.cli.parser import HelpRequest, Line, UsageError, VersionRequest, assign, parse
 from archmax.cli.table import find
 
 EXIT_FAILURE = 1
@@ -40,6 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     try:
         request = parse(argv)
+        if isinstance(request, VersionRequest):
+            from core.version import PACKAGE, package_version
+
+            out.write(f"{PACKAGE} {package_version()}\n")
+            return 0
         if isinstance(request, Line):
             if request.command.name != "help":
                 return _dispatch(request, out, err)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, HELP, Command, Option, find
+from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, HELP, VERSION, Command, Option, find
 
 
 class UsageError(Exception):
@@ -35,6 +35,11 @@ class HelpRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionRequest:
+    """Print the package's version on stdout."""
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line whose options are known to the command; `words` are its arguments, not yet assigned."""
 
@@ -46,7 +51,7 @@ class Line:
 
 def _shapes() -> dict[str, Option]:
     """Every option of the table by name."""
-    shapes = {option.name: option for option in GLOBAL_OPTIONS}
+    shapes = {option.name: option for option in (*GLOBAL_OPTIONS, VERSION)}
     for command in COMMANDS:
         shapes.update({option.name: option for option in command.options})
     return shapes
@@ -57,7 +62,7 @@ def _is_option(token: str) -> bool:
     return token.startswith("--") or (len(token) > 1 and token[0] == "-" and token[1].isalpha())
 
 
-def parse(argv: Sequence[str]) -> Line | HelpRequest:
+def parse(argv: Sequence[str]) -> Line | HelpRequest | VersionRequest:
     """Read `argv` (without the program's name). Raises: `UsageError`, the first problem from the left."""
     shapes = _shapes()
     words: list[str] = []
@@ -101,6 +106,8 @@ def parse(argv: Sequence[str]) -> Line | HelpRequest:
             raise UsageError(f"unknown command {words[0]!r}")
         if problems:
             raise UsageError(problems[0])
+        if (VERSION.name, None) in given:
+            return VersionRequest()
         raise UsageError("a command is required", help_first=True)
     return _settle(command, tuple(words[1:]), given, problems)
 

@@ -70,6 +70,8 @@ class Command:
 ROOT = Option("--root", "the workspace (default: the current directory)", "<dir>")
 HELP = Option("--help", "show the help of the command; also -h")
 GLOBAL_OPTIONS = (ROOT, HELP)
+#: of the program, not of a command
+VERSION = Option("--version", "print the version of archmax-fleet")
 
 _WORKFLOW = Argument("workflow", "slug under workflows/; may be left out when there is one", required=False)
 _WORKFLOW_OPTION = Option("--workflow", "slug under workflows/; may be left out when there is one", "<slug>")

@@ -6,10 +6,10 @@ A plain agent has no spec: its graph is the loop itself, and it has neither trai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from core.jsontext import JsonObject, dumps
+from core.version import package_version
 from engine.graph import Graph, graph_of, mermaid, plain_graph
 from engine.session.state import SessionState
 from engine.spec.model import RuntimeContract, Spec
@@ -73,7 +73,7 @@ def metadata_json(spec: Spec, state: SessionState) -> JsonObject:
         "sessionId": state.session_id,
         "workflow": spec.slug,
         "runtimeContract": runtime_contract(spec.runtime),
-        "packageVersion": _package_version(),
+        "packageVersion": package_version(),
     }
     if state.spec_hash:
         body["specHash"] = state.spec_hash
@@ -133,13 +133,6 @@ def trajectory_json(spec: Spec, state: SessionState, records: Sequence[Mapping[s
     if prompt is not None:
         body["prompt"] = prompt
     return {**body, "finalAnswer": answer, "segments": segments}
-
-
-def _package_version() -> str:
-    try:
-        return version("archmax-fleet")
-    except PackageNotFoundError:
-        return "0"
 
 
 #: the artifacts that need no records, by name

@@ -8,6 +8,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from archmax.cli.completion import SCRIPTS
 from archmax.cli.help import command_help, program_help
 from archmax.cli.table import COMMANDS
-from tests.support.command import archmax, command_environment, write_workflows
+from tests.support.command import REPOSITORY, archmax, command_environment, write_workflows
 
 
 def test_no_command_shows_the_help_on_stderr_and_says_that_one_is_required(tmp_path: Path):
@@ -38,6 +39,14 @@ def test_help_is_on_stdout_and_nothing_else_is_anywhere(tmp_path: Path):
     for argv, text in spellings.items():
         run = archmax(*argv, cwd=tmp_path)
         assert (run.returncode, run.stdout, run.stderr) == (0, text, ""), argv
+
+
+def test_the_version_is_one_line_on_stdout_and_nothing_else_is_anywhere(tmp_path: Path):
+    (tmp_path / ".env").write_text("broken line\n")
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    run = archmax("--version", cwd=tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"{declared['name']} {declared['version']}\n", "")
+    assert "--version" in program_help()
 
 
 def test_help_names_every_argument_and_option_of_its_command():
@@ -87,6 +96,7 @@ def test_a_reader_that_goes_away_is_no_failure_worth_a_traceback(tmp_path: Path)
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_knows_every_command_and_option(shell: str):
     script = SCRIPTS[shell]()
+    assert ("-l version" if shell == "fish" else "--version") in script
     for command in COMMANDS:
         assert command.name in script
         for option in command.options:
@@ -101,6 +111,7 @@ def test_bash_completes_commands_options_choices_and_slugs_and_runs_nothing_it_f
         source ./completion.bash
         try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _archmax; echo "${COMPREPLY[*]}"; }
         try archmax dec
+        try archmax --v
         try archmax run ''
         try archmax decide s1 --c
         try archmax graph --format s
@@ -109,7 +120,7 @@ def test_bash_completes_commands_options_choices_and_slugs_and_runs_nothing_it_f
     """
     run = subprocess.run(["bash", "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stderr == ""
-    assert run.stdout.split("\n") == ["decide", "mail shop", "--comment", "svg", "mail", "", ""]
+    assert run.stdout.split("\n") == ["decide", "--version", "mail shop", "--comment", "svg", "mail", "", ""]
     assert not (tmp_path / "pwned").exists()
 
 
@@ -133,6 +144,7 @@ def test_zsh_completes_the_same(tmp_path: Path):
     )
     lines = {
         "archmax dec": "archmax decide ",
+        "archmax --v": "archmax --version ",
         "archmax run ma": "archmax run mail ",
         "archmax decide s1 --c": "archmax decide s1 --comment ",
         "archmax graph --format s": "archmax graph --format svg ",
@@ -168,7 +180,7 @@ def test_fish_completes_the_same(tmp_path: Path):
     (tmp_path / "archmax.fish").write_text(SCRIPTS["fish"]())
     probe = """
         source ./archmax.fish
-        for line in "archmax dec" "archmax run ma" "archmax decide s1 --c" "archmax graph --format s" \
+        for line in "archmax dec" "archmax --v" "archmax run ma" "archmax decide s1 --c" "archmax graph --format s" \
                     "archmax sessions --workflow m" "archmax help va" "archmax completion f"
             echo (complete -C $line | string replace -r '\\t.*' '' | string join ' ')
         end
@@ -181,5 +193,14 @@ def test_fish_completes_the_same(tmp_path: Path):
         text=True,
         check=True,
     )
-    assert run.stdout.splitlines() == ["decide", "mail", "--comment", "svg", "mail", "validate", "fish"]
+    assert run.stdout.splitlines() == [
+        "decide",
+        "--version",
+        "mail",
+        "--comment",
+        "svg",
+        "mail",
+        "validate",
+        "fish",
+    ]
     assert not (tmp_path / "pwned").exists()

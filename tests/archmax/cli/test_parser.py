@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from archmax.cli.parser import HelpRequest, Line, UsageError, assign, parse
+from archmax.cli.parser import HelpRequest, Line, UsageError, VersionRequest, assign, parse
 from archmax.cli.table import COMMANDS, GLOBAL_OPTIONS, find
 
 
@@ -67,6 +67,7 @@ def test_a_value_may_hold_an_equals_sign_and_a_word_may_be_a_dash_or_a_negative_
         (("decide", "--to", "--help"), "decide"),
         (("run", "a", "--json=x", "--help"), "run"),
         (("bogus", "--help"), None),
+        (("--version", "--help"), None),
     ],
 )
 def test_help_wins_over_every_other_problem_of_the_line(argv: tuple[str, ...], command: str | None):
@@ -74,6 +75,11 @@ def test_help_wins_over_every_other_problem_of_the_line(argv: tuple[str, ...], c
     parsed = parse(argv)
     assert isinstance(parsed, HelpRequest)
     assert (parsed.command.name if parsed.command else None) == command
+
+
+@pytest.mark.parametrize("argv", [("--version",), ("--root", "x", "--version")])
+def test_the_version_is_asked_for_without_a_command(argv: tuple[str, ...]):
+    assert isinstance(parse(argv), VersionRequest)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +96,9 @@ def test_help_wins_over_every_other_problem_of_the_line(argv: tuple[str, ...], c
         (("run", "--trigger"), ["--trigger", "value"]),
         (("run", "--trigger", "--verbose"), ["--trigger", "value"]),
         (("run", "--trigger="), ["--trigger", "value"]),
+        (("run", "--version"), ["--version", "archmax run --help"]),
+        (("--version=1",), ["--version", "takes no value"]),
+        (("--version", "hello there"), ["unknown command 'hello there'"]),
         (("run", "--verbose=yes"), ["--verbose", "takes no value"]),
         (("decide", "s"), ["--to", "required"]),
         (("deliver", "s"), ["--trigger", "required"]),

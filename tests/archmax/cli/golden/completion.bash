@@ -11,7 +11,7 @@ _archmax() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
   local command="${COMP_WORDS[1]}" options words
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "run test validate sessions decide reply deliver up worker api beat submit turns keys new graph case schema explain completion help --help" -- "$current"))
+    COMPREPLY=($(compgen -W "run test validate sessions decide reply deliver up worker api beat submit turns keys new graph case schema explain completion help --help --version" -- "$current"))
     return
   fi
   case "$previous" in

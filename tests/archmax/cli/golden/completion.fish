@@ -5,6 +5,8 @@ function __archmax_slugs
     end
 end
 complete -c archmax -f
+complete -c archmax -n __fish_use_subcommand -l help -d 'show the help of the command; also -h'
+complete -c archmax -n __fish_use_subcommand -l version -d 'print the version of archmax-fleet'
 complete -c archmax -n __fish_use_subcommand -a run -d 'send one message to a workflow and print its reply'
 complete -c archmax -n "__fish_seen_subcommand_from run" -l trigger -d 'declared trigger that starts the turn (default: manual)' -r
 complete -c archmax -n "__fish_seen_subcommand_from run" -l variables -d 'JSON object; its members are stored locked' -r

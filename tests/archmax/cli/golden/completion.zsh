@@ -29,7 +29,15 @@ _archmax() {
     'completion:print a completion script for a shell'
     'help:show the commands, or the help of one'
   )
-  if (( CURRENT == 2 )); then _describe command commands; return; fi
+  local -a options
+  options=(
+    '--help:show the help of the command; also -h'
+    '--version:print the version of archmax-fleet'
+  )
+  if (( CURRENT == 2 )); then
+    if [[ "$PREFIX" == -* ]]; then _describe -o option options; else _describe command commands; fi
+    return
+  fi
   local command="$words[2]"
   shift words; (( CURRENT-- ))
   case "$command" in
