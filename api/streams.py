@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from typing import Final
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from typing import Final, TypeAlias
 
+from redis.exceptions import RedisError
 from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.context import Api, api_of
+from api.keys import ApiKey
 from api.problems import HttpProblem, problem_of
 from core.errors import ArchmaxError
 from core.jsontext import text
@@ -19,6 +22,9 @@ from worker.following import START, EventId, Told
 
 #: names a position in a session's events
 AFTER: Final = "Last-Event-ID"
+
+#: The live key of a request. Raises: `RedisError`, `StoreUnavailable`.
+KeyOf: TypeAlias = Callable[[Request], Awaitable[ApiKey | None]]
 
 
 def position(header: str | None, query: str | None) -> EventId:
@@ -44,23 +50,36 @@ def taken(api: Api) -> Generator[None]:
         api.streams -= 1
 
 
-def event_stream(request: Request, events: AsyncIterator[Told | None]) -> Response:
-    """Raises: `HttpProblem`."""
+def event_stream(request: Request, events: AsyncIterator[Told | None], key_of: KeyOf) -> Response:
+    """`events` as long as the key the stream was opened with lives: it is asked for at every heartbeat.
+
+    `events` gives None at least as often. Raises: `HttpProblem`.
+    """
     api = api_of(request)
     if api.streams >= api.settings.api_max_streams:
         raise HttpProblem("too-many-streams", "this process serves as many streams as it may; try again")
     return EventSourceResponse(
-        _sent(api, events),
+        _sent(request, events, key_of),
         ping=api.settings.api_heartbeat_seconds,
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         sep="\n",
     )
 
 
-async def _sent(api: Api, events: AsyncIterator[Told | None]) -> AsyncGenerator[dict[str, str]]:
+async def _sent(
+    request: Request, events: AsyncIterator[Told | None], key_of: KeyOf
+) -> AsyncGenerator[dict[str, str]]:
+    api = api_of(request)
+    asked = time.monotonic()
     with taken(api):
         try:
             async for told in events:
+                if time.monotonic() - asked >= api.settings.api_heartbeat_seconds:
+                    if not api.settings.auth_disabled and await key_of(request) is None:
+                        raise HttpProblem(
+                            "unauthenticated", "the key was revoked, or its user has signed out"
+                        )
+                    asked = time.monotonic()
                 if told is None:
                     continue
                 item = {"event": str(told.event.get("type", "message")), "data": text(told.event)}
@@ -69,6 +88,8 @@ async def _sent(api: Api, events: AsyncIterator[Told | None]) -> AsyncGenerator[
                 yield item
         except ArchmaxError as error:
             yield {"event": "problem", "data": text(problem_of(error))}
+        except RedisError:  # a reader that connects again is told why
+            return
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()

@@ -21,7 +21,7 @@ from api.answers import (
     tagged,
     turn_body,
 )
-from api.auth import Reads
+from api.auth import Reads, sent_key
 from api.context import api_of
 from api.problems import HttpProblem
 from api.shapes import HistoryPage, SessionPage, SessionSummary, Trail, Turn, Variables
@@ -88,7 +88,7 @@ async def turn_events(
     service = api_of(request).service
     await service.turn(turn_id, caller)
     session, n = split_turn_id(turn_id)
-    return event_stream(request, await service.events(session, start, caller, turn=n))
+    return event_stream(request, await service.events(session, start, caller, turn=n), sent_key)
 
 
 @router.get(
@@ -104,7 +104,8 @@ async def session_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     start = position(last_event_id, after)
-    return event_stream(request, await api_of(request).service.events(session_id, start, caller))
+    events = await api_of(request).service.events(session_id, start, caller)
+    return event_stream(request, events, sent_key)
 
 
 @router.get(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -23,7 +22,7 @@ from api.ui.decision import decision_of, queued
 from api.ui.lists import STATUSES, Asked, fingerprint, search, waiting
 from api.ui.operations import dead_turns, schedules, timers
 from api.ui.pages import FOLDER, PageRoute, page, see_other, session_path
-from api.ui.signin import SignInNeeded, Visitor, visitor_of
+from api.ui.signin import Visitor, signed_in_key, visitor_of
 from api.ui.story import drawing, recorded, trail_of, transcript
 from core.errors import ArchmaxError
 from core.jsontext import JsonObject
@@ -39,8 +38,6 @@ router = APIRouter(prefix="/ui", route_class=PageRoute, include_in_schema=False)
 STATIC: Final = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: how often a list's stream looks whether the list has changed
 LOOK_SECONDS: Final = 1.0
-#: how often an open stream asks whether its visitor is still signed in
-CHECK_SECONDS: Final = 15.0
 _CHILDREN: Final = 100
 _LAST: Final = 999_999_999
 #: what a page says after a form, by the word in its address
@@ -117,7 +114,7 @@ async def changes(request: Request) -> Response:
     """Tells a list that it has changed."""
     visitor = await visitor_of(request)
     asked = Asked.of(request.query_params)
-    return event_stream(request, _guarded(request, _changes(request, visitor, asked)))
+    return event_stream(request, _changes(request, visitor, asked), signed_in_key)
 
 
 @router.get("/sessions/{session_id}")
@@ -192,7 +189,7 @@ async def events(request: Request, session_id: SessionId) -> Response:
     visitor = await visitor_of(request)
     after = position(request.headers.get("last-event-id"), request.query_params.get("after"))
     followed = await api_of(request).service.events(session_id, after, visitor.caller)
-    return event_stream(request, _guarded(request, followed))
+    return event_stream(request, followed, signed_in_key)
 
 
 @router.get("/sessions/{session_id}/files/{path:path}")
@@ -252,23 +249,6 @@ async def _parked(request: Request, visitor: Visitor, view: SessionView) -> Json
 async def _count(request: Request, visitor: Visitor) -> int:
     items, _ = await waiting(api_of(request).service, visitor.caller, 100)
     return len(items)
-
-
-async def _guarded(request: Request, told: AsyncIterator[Told | None]) -> AsyncGenerator[Told | None]:
-    """Events as long as their reader is signed in."""
-    checked = time.monotonic()
-    try:
-        async for item in told:
-            if time.monotonic() - checked > CHECK_SECONDS:
-                checked = time.monotonic()
-                try:
-                    await visitor_of(request)
-                except SignInNeeded:
-                    return
-            yield item
-    finally:
-        if isinstance(told, AsyncGenerator):
-            await told.aclose()
 
 
 async def _changes(request: Request, visitor: Visitor, asked: Asked) -> AsyncGenerator[Told | None]:

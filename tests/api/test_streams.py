@@ -6,9 +6,13 @@ import uuid
 from typing import Any
 
 import httpx
+import pytest
 from redis.asyncio import Redis
 
-from tests.support.fleet import RunningFleet, eventually, run_turn, settled, sse
+from api.keys import KeyStore
+from storage.open import open_store
+from tests.support.desk import sign_in
+from tests.support.fleet import FIXED_KEY, RunningFleet, eventually, run_turn, settled, sse
 
 
 def fresh(prefix: str = "e") -> str:
@@ -159,3 +163,42 @@ async def test_an_event_id_that_is_none_is_refused(client: httpx.AsyncClient) ->
 async def test_a_stream_of_nothing_is_refused_before_it_begins(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/sessions/never-was/events")).status_code == 404
     assert (await client.get("/v1/turns/never-was.1/events")).status_code == 404
+
+
+@pytest.mark.parametrize("way", ["api", "pages"])
+async def test_an_open_stream_ends_once_its_key_is_revoked(
+    fleet: RunningFleet, guarded: str, client: httpx.AsyncClient, way: str
+) -> None:
+    """With a problem, so that a client does not take it for a broken connection; other keys' streams go on."""
+    session = fresh()
+    await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
+    store = open_store((fleet.root / "sessions").as_uri(), fsync=False)
+    keys = KeyStore(store)
+    name = fresh("key")
+    _, text = await keys.create(name, ["read"])
+    async with httpx.AsyncClient(base_url=guarded, timeout=30, trust_env=False) as reader:
+        path, headers = f"/v1/sessions/{session}/events", {"Authorization": f"Bearer {text}"}
+        if way == "pages":
+            await sign_in(reader, text)
+            path, headers = f"/ui/sessions/{session}/events", {}
+        async with (
+            reader.stream("GET", path, headers=headers) as theirs,
+            reader.stream(
+                "GET", f"/v1/sessions/{session}/events", headers={"X-API-Key": FIXED_KEY}
+            ) as another,
+        ):
+            assert theirs.status_code == another.status_code == 200
+            events = sse(theirs)
+            while "comment" not in await anext(events):  # it is open and quiet
+                pass
+            await keys.revoke(name)
+            last: dict[str, Any] = {}
+            async for item in events:
+                last = item if "event" in item else last
+            assert last["event"] == "problem"
+            assert (last["data"]["code"], last["data"]["status"]) == ("unauthenticated", 401)
+            await client.post(f"/v1/sessions/{session}/turns", json={"message": "two"})
+            async for item in sse(another):
+                if item.get("event") == "turn-settled" and item["data"]["turnId"] == f"{session}.2":
+                    break
+    await store.close()
