@@ -20,7 +20,7 @@ from engine.spec.lint import lint_document
 from engine.spec.model import RuntimeContract, Spec
 from engine.spec.read_root import read_spec
 from engine.spec.report import Report, kind_phrase
-from engine.spec.tree import AuthoringTree
+from engine.spec.tree import AuthoringTree, DirectoryTree
 from engine.spec.yaml12 import YamlDocument, YamlProblem, load_yaml
 
 WORKFLOWS: Final = "workflows"
@@ -79,9 +79,9 @@ def load_workflow(tree: AuthoringTree, slug: str) -> LoadedWorkflow:
         report.error("missing", (), f"{slug!r} names no folder of {WORKFLOWS}/")
         return _unreadable(slug, report, "")
     prose, prose_problem = _read_text(tree, f"{WORKFLOWS}/{slug}/{PROSE_FILE}")
-    data, problem = _read(tree, file)
+    data, problem = read_file(tree, file)
     if data is None and problem is None:
-        report.error("missing", (), _missing(slug, prose))
+        report.error("missing", (), _missing(tree, file, prose))
         return _unreadable(slug, report, prose)
     try:
         source = load_yaml(data or b"") if problem is None else None
@@ -131,14 +131,18 @@ def _unreadable(slug: str, report: Report, prose: str) -> LoadedWorkflow:
     return LoadedWorkflow(slug, None, None, tuple(report.found), (), prose, report.file)
 
 
-def _missing(slug: str, prose: str) -> str:
+def _missing(tree: AuthoringTree, file: str, prose: str) -> str:
+    obstacle = tree.obstacle(file) if isinstance(tree, DirectoryTree) else None
+    if obstacle is not None:
+        return f"it is {obstacle}, not a file: put the document in its place"
     text = "the file does not exist"
     if split_frontmatter(prose) is not None:
         return f"{text}: move the frontmatter of {PROSE_FILE} to {SPEC_FILE}, which is the only place for it"
     return text
 
 
-def _read(tree: AuthoringTree, path: str) -> tuple[bytes | None, str | None]:
+def read_file(tree: AuthoringTree, path: str) -> tuple[bytes | None, str | None]:
+    """The content of a file, None when there is none, and why it cannot be read."""
     try:
         return tree.read(path), None
     except OSError as error:
@@ -146,7 +150,7 @@ def _read(tree: AuthoringTree, path: str) -> tuple[bytes | None, str | None]:
 
 
 def _read_text(tree: AuthoringTree, path: str) -> tuple[str, str | None]:
-    data, problem = _read(tree, path)
+    data, problem = read_file(tree, path)
     return ("" if data is None else data.decode("utf-8", "replace").removeprefix("\ufeff")), problem
 
 

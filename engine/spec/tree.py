@@ -20,6 +20,8 @@ MAX_FILES: Final = 100_000
 _NO_SUCH_FILE: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 )
+#: what a path can name beside a file
+_KINDS: Final = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 class AuthoringTree(Protocol):
@@ -98,6 +100,20 @@ class DirectoryTree:
                     f"more than {MAX_FILES} files below {canonical(prefix).text or 'the workspace'}"
                 )
         return sorted(found)
+
+    def obstacle(self, path: str) -> str | None:
+        """What stands at `path` and is no file that can be read, in words; None for a file, and where nothing is."""
+        folder, _, name = canonical(path).text.rpartition("/")
+        real = self._inside(folder)
+        if real is None or not os.path.lexists(place := os.path.join(real, name)):
+            return None
+        if self._inside(path) is None:
+            return "a link that leads out of the workspace"
+        try:
+            mode = os.stat(place).st_mode
+        except OSError as error:
+            return "a link that leads back to itself" if error.errno == errno.ELOOP else "a link to nothing"
+        return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "a device")
 
     def _inside(self, path: str) -> str | None:
         """The real place of `path`, None when it lies outside the root."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from engine.errors import UnsupportedRuntimeContractError, WorkflowLoadError
-from engine.spec.loader import LoadedWorkflow, load_workflow, usable
+from engine.spec.loader import LoadedWorkflow, load_workflow, read_file, spec_path, usable
 from engine.spec.model import Spec
 from engine.spec.spec_hash import spec_hash
 from engine.spec.tree import AuthoringTree
@@ -18,7 +18,7 @@ FRESH_SECONDS = 1.0
 @dataclass
 class _Held:
     looked: float
-    content: bytes | None
+    content: tuple[bytes | None, str | None]
     loaded: LoadedWorkflow
 
 
@@ -34,7 +34,7 @@ class WorkflowLibrary:
         held = self._held.get(slug)
         if held is not None and now - held.looked < FRESH_SECONDS:
             return held.loaded
-        content = self.tree.read(f"workflows/{slug}/workflow.yaml")
+        content = read_file(self.tree, spec_path(slug))
         if held is None or held.content != content:
             held = _Held(now, content, load_workflow(self.tree, slug))
             self._held[slug] = held

@@ -16,9 +16,9 @@ LOAD: Final = (
         "missing",
         "the file",
         "No workflow document",
-        "The workflow's folder holds no workflow.yaml.",
+        "The workflow's folder holds no workflow.yaml, or what is called so is no file: a directory, a pipe, a link to nothing or out of the workspace.",
         "workflows/shop/ with only WORKFLOW.md",
-        "Create workflows/<slug>/workflow.yaml.",
+        "Create workflows/<slug>/workflow.yaml as a file, in the place of what stands there.",
     ),
     _load(
         "not-a-mapping",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.spec.loader import load_workflow
+from engine.errors import WorkflowLoadError
+from engine.spec.loader import list_workflows, load_workflow
 from engine.spec.tree import DirectoryTree, MemoryTree
+from engine.turn.library import WorkflowLibrary
 
 
 @pytest.fixture
@@ -72,6 +76,47 @@ def test_what_is_no_regular_file_is_not_opened(root: Path):
     assert "workflows/shop/pipe" not in tree.files("workflows")
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda at, _: at.mkdir(), "a directory"),
+        (lambda at, _: os.mkfifo(at), "a named pipe"),
+        (lambda at, _: os.mknod(at, stat.S_IFSOCK | 0o600), "a socket"),
+        (lambda at, _: at.symlink_to(at), "a link that leads back to itself"),
+        (lambda at, _: at.symlink_to("gone.yaml"), "a link to nothing"),
+        (lambda at, root: at.symlink_to(root.parent / "secret"), "a link that leads out of the workspace"),
+        (lambda at, _: at.symlink_to("tests"), "a directory"),
+    ],
+)
+def test_a_document_that_is_no_file_is_told_from_a_missing_one(
+    root: Path, make: Callable[[Path, Path], object], words: str
+):
+    """01 §19.2: what stands there, and what to do; a pipe holds nobody up."""
+    at = root / "workflows/shop/workflow.yaml"
+    at.unlink()
+    make(at, root)
+    tree = DirectoryTree(root)
+    (issue,) = load_workflow(tree, "shop").issues
+    assert (issue.id, issue.file) == ("missing", "workflows/shop/workflow.yaml")
+    assert issue.message == (
+        f"workflows/shop/workflow.yaml: it is {words}, not a file: put the document in its place"
+    )
+    assert list_workflows(tree) == []
+
+
+def test_nothing_is_in_the_way_of_a_file_or_where_nothing_is(root: Path):
+    tree = DirectoryTree(root)
+    (root / "workflows/out").symlink_to(root.parent)
+    for path in (
+        "workflows/shop/workflow.yaml",
+        "workflows/shop/gone",
+        "../secret",
+        "a\0b",
+        "workflows/out/x",
+    ):
+        assert tree.obstacle(path) is None
+
+
 def test_a_file_beyond_the_cap_is_an_error_that_loading_reports(root: Path):
     """01 OP-14."""
     tree = DirectoryTree(root, max_bytes=4)
@@ -80,6 +125,8 @@ def test_a_file_beyond_the_cap_is_an_error_that_loading_reports(root: Path):
     (issue,) = load_workflow(tree, "shop").issues
     assert issue.id == "not-a-mapping"
     assert "larger than 4 bytes" in issue.message
+    with pytest.raises(WorkflowLoadError, match="larger than 4 bytes"):
+        WorkflowLibrary(tree).require("shop")
 
 
 def test_a_missing_root_is_an_empty_tree(tmp_path: Path):
