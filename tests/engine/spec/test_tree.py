@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,24 +76,27 @@ def test_what_is_no_regular_file_is_not_opened(root: Path):
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("target", "words"),
     [
-        (lambda at, _: at.mkdir(), "a directory"),
-        (lambda at, _: os.mkfifo(at), "a named pipe"),
-        (lambda at, _: os.mknod(at, stat.S_IFSOCK | 0o600), "a socket"),
-        (lambda at, _: at.symlink_to(at), "a link that leads back to itself"),
-        (lambda at, _: at.symlink_to("gone.yaml"), "a link to nothing"),
-        (lambda at, root: at.symlink_to(root.parent / "secret"), "a link that leads out of the workspace"),
-        (lambda at, _: at.symlink_to("tests"), "a directory"),
+        ("workflow.yaml", "a link that leads back to itself"),
+        ("gone.yaml", "a link to nothing"),
+        ("../../../secret", "a link that leads out of the workspace"),
+        ("tests", "a directory"),
+        (stat.S_IFDIR, "a directory"),
+        (stat.S_IFIFO, "a named pipe"),
+        (stat.S_IFSOCK, "a socket"),
     ],
 )
-def test_a_document_that_is_no_file_is_told_from_a_missing_one(
-    root: Path, make: Callable[[Path, Path], object], words: str
-):
+def test_a_document_that_is_no_file_is_told_from_a_missing_one(root: Path, target: str | int, words: str):
     """01 §19.2: what stands there, and what to do; a pipe holds nobody up."""
     at = root / "workflows/shop/workflow.yaml"
     at.unlink()
-    make(at, root)
+    if isinstance(target, str):
+        at.symlink_to(target)
+    elif target == stat.S_IFDIR:
+        at.mkdir()
+    else:
+        os.mknod(at, target | 0o600)
     tree = DirectoryTree(root)
     (issue,) = load_workflow(tree, "shop").issues
     assert (issue.id, issue.file) == ("missing", "workflows/shop/workflow.yaml")
