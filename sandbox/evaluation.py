@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -16,6 +17,10 @@ DEFAULT_MEMORY_LIMIT_BYTES: Final = 64 * 2**20
 DEFAULT_MAX_CALLS: Final = 256
 DEFAULT_MAX_RESULT_CHARS: Final = 4000
 
+#: tools an error names as meant, and as there are
+_MAX_NEAR: Final = 2
+_MAX_LISTED: Final = 20
+_LINE: Final = re.compile(r":(\d{1,9})(?::\d+)?\)?$", re.MULTILINE)
 _WORD_BREAK: Final = re.compile(r"[^A-Za-z0-9]+(.)?")
 
 
@@ -115,6 +120,38 @@ class ScriptError:
         return f"{head}\n{self.stack}" if self.stack else head
 
 
+def missing_tool(name: str, offered: Sequence[str]) -> str:
+    """What is wrong with a call of `tools.<name>`: `offered` are the own names of the tools there are."""
+    names = aliases(offered)
+    own = {name: alias for alias, name in names.items()}
+    known = {alias: alias for alias in names} | {name: own.get(name, name) for name in offered}
+    folded = {camel_case(each).lower(): each for each in known.values()}
+    same = folded.get(camel_case(name).lower())
+    close = [same] if same is not None else get_close_matches(name, known, n=_MAX_NEAR)
+    near = list(dict.fromkeys(known[each] for each in close))
+    if near:
+        hint = f"did you mean {' or '.join(_member(each) for each in near)}?"
+    elif offered:
+        more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+        hint = f"it offers {', '.join(list(names)[:_MAX_LISTED])}{more}"
+    else:
+        hint = "it offers no tool"
+    return f"there is no {_member(name)} here: {hint}"
+
+
+def calls_missing_tool(report: Report, source: str) -> bool:
+    """Whether a script failed by calling what `tools` has not: the interpreter names no callee, but tells the line."""
+    if report.missed is None or (report.name, report.message) != ("TypeError", "not a function"):
+        return False
+    at = _LINE.search(report.stack)
+    line = "".join(source.split("\n")[int(at[1]) - 1 : int(at[1])]) if at else ""
+    return report.missed in line or "tools" in line
+
+
+def _member(name: str) -> str:
+    return f"tools.{name}" if name.isidentifier() else f"tools[{text(name)}]"
+
+
 def forbidden_error(specifiers: Sequence[str]) -> ScriptError:
     """What a script that imports `specifiers` fails with (03 §19.4)."""
     names = ", ".join(repr(item) for item in specifiers)
@@ -157,6 +194,8 @@ class Report:
     name: str = "Error"
     message: str = ""
     stack: str = ""
+    #: what the script asked `tools` for last, when no such tool was offered
+    missed: str | None = None
     #: hardly any heap is left
     exhausted: bool = False
     forbidden: tuple[str, ...] = ()

@@ -121,9 +121,14 @@
     return get(functions, name);
   };
   const offered = (key) => typeof key === "string" ? get(surface, key) : undefined;
+  let missed = null; // the name the script asked `tools` for last, when there is no such tool: for the error's message
   const tools = new Proxy(create(null), {
     __proto__: null,
-    get: (_, key) => offered(key),
+    get: (_, key) => {
+      const f = offered(key);
+      missed = f === undefined && typeof key === "string" ? clip(key, 200) : null;
+      return f;
+    },
     has: (_, key) => offered(key) !== undefined,
     ownKeys: () => { const keys = []; eachOfMap(listed, (_, key) => { keys[keys.length] = key; }); return keys; },
     getOwnPropertyDescriptor: (_, key) => {
@@ -173,7 +178,7 @@
 
   // --- one evaluation -----------------------------------------------------------------------------------------------
   let settled = null, reported = true;
-  const failed = (e) => { if (settled === null) { settled = describe(e); settled.ok = false; reported = false; } };
+  const failed = (e) => { if (settled === null) { settled = describe(e); settled.ok = false; settled.missed = missed; reported = false; } };
   const succeeded = (value) => {
     try {
       let text;
@@ -186,7 +191,7 @@
   return freeze({
     start(text) {
       const request = parse(text), args = request.args;
-      settled = null; reported = true; issued = 0; clear(pending);
+      settled = null; reported = true; issued = 0; missed = null; clear(pending);
       now = request.now; reads = 0; seedWith(request.seed);
       contract = freeze({ context: request.context, version: 3 });
       offer(request.tools);

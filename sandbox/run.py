@@ -23,8 +23,10 @@ from sandbox.evaluation import (
     Status,
     aliases,
     arguments_text,
+    calls_missing_tool,
     forbidden_error,
     formatted,
+    missing_tool,
 )
 from sandbox.journal import CallRecord, Deferred, HostAnswer, Journal
 from sandbox.processes import Child, SandboxDiedError
@@ -353,6 +355,7 @@ class Run:
             name=str(report.get("name", "Error")),
             message=str(report.get("message", "")),
             stack=str(report.get("stack", "")),
+            missed=str(report["missed"]) if report.get("missed") is not None else None,
             exhausted=report.get("exhausted") is True,
             forbidden=tuple(str(item) for item in report.get("forbidden", ())),
         )
@@ -393,6 +396,8 @@ class Run:
                 "the script threw null",
             ):  # nothing left for an error object
                 name, message = "InternalError", "out of memory"
+            if report.missed is not None and calls_missing_tool(report, self._request.source):
+                message = f"{message}: {missing_tool(report.missed, self._request.tools)}"
             error = self._script_error(name, message, report.stack)
             return self._result(error, lost_state=report.exhausted or error.fault is Fault.MEMORY)
         try:

@@ -176,6 +176,58 @@ async def test_tools_are_reachable_under_both_names(repl: Repl) -> None:
     assert [call.seq for call in host.calls] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("await tools.readFiel({})", "there is no tools.readFiel here: did you mean tools.readFile?"),
+        (
+            "const t = tools;\nawait t.READ_FILE({})",
+            "there is no tools.READ_FILE here: did you mean tools.readFile?",
+        ),
+        ("const { slo } = tools\nawait slo({})", "there is no tools.slo here: did you mean tools.slow?"),
+        (
+            "async function f() { await tools['zzz zzz'].call() }\nawait tools['zzz zzz']({})",
+            'there is no tools["zzz zzz"] here: it offers echo, fail, slow, child, readFile, archmaxWorkflowCheckCard',
+        ),
+        ("new tools.nope()", "there is no tools.nope here: it offers"),
+        ("await Promise.all([1].map(n => tools.nope(n)))", "there is no tools.nope here: it offers"),
+    ],
+)
+async def test_a_call_of_a_tool_that_is_not_there_is_told_which_there_are(
+    repl: Repl, source: str, said: str
+) -> None:
+    """03 §19.3: it is `undefined`; only tools of this evaluation are named."""
+    await run(repl, "1", Host(), tools=["secret", "readFiles"])
+    result = await run(repl, source)
+    assert result.error is not None and result.error.name == "TypeError"
+    assert result.error.message.startswith(f"not a function: {said}")
+    assert "secret" not in result.formatted and "readFiles" not in result.formatted
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "typeof tools.nope\nlet f; f()",
+        "tools.nope; await tools.echo({ x: 1 }); let f; f()",
+        "tools.nope.call()",
+        "throw new TypeError('tools.nope')",
+        "tools.nope; const e = new TypeError('not a function'); e.stack = 'x:' + '9'.repeat(5000); throw e",
+        "await tools.fail({})",
+        "let f; f()",
+    ],
+)
+async def test_another_error_is_told_as_it_is(repl: Repl, source: str) -> None:
+    await run(repl, "try { tools.nope() } catch {}")
+    result = await run(repl, source)
+    assert result.error is not None and "there is no" not in result.error.message
+
+
+async def test_a_script_without_tools_is_told_that_there_are_none(repl: Repl) -> None:
+    result = await run(repl, "await tools.nope({})", tools=[])
+    assert result.error is not None
+    assert result.error.message == "not a function: there is no tools.nope here: it offers no tool"
+
+
 async def test_camel_case_of_tool_names() -> None:
     """03 §19.3."""
     names = {
