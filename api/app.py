@@ -27,6 +27,7 @@ from api.problems import (
     on_archmax_error,
     problem,
     problem_response,
+    unreadable_problem,
     validation_problem,
 )
 from api.routes import accepting, content, operating, reading, workflows
@@ -164,6 +165,8 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(_request: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, (ValueError, RecursionError)):  # FastAPI could not read the body
+            return problem_response(unreadable_problem(error.__cause__))
         code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http")
         return problem_response(problem(error.status_code, code, error.detail), error.headers)
 

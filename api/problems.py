@@ -199,6 +199,18 @@ def validation_problem(errors: list[Any]) -> JsonObject:
     return body
 
 
+def unreadable_problem(error: ValueError | RecursionError) -> JsonObject:
+    """Of a body that JSON's reader gives up on, without an error of JSON."""
+    match error:
+        case UnicodeError():
+            why = "the text is no UTF-8"
+        case RecursionError():
+            why = "too many levels of nesting"
+        case _:
+            why = "a number of too many digits"
+    return validation_problem([{"loc": ("body",), "type": "json_invalid", "msg": f"no JSON: {why}"}])
+
+
 def _pointer(location: Any) -> str:
     parts = [str(part) for part in location]
     if parts and parts[0] == "body":

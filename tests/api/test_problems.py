@@ -6,8 +6,33 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.fleet import RunningFleet
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"message": "x", "variables": {"n": ' + b"9" * 5000 + b"}}", "a number of too many digits"),
+        (
+            b'{"message": "x", "variables": {"n": ' + b"[" * 20_000 + b"]" * 20_000 + b"}}",
+            "too many levels of nesting",
+        ),
+        (b'{"message": "\xff"}', "the text is no UTF-8"),
+        (b'{"message": "x"', "JSON decode error"),
+    ],
+)
+async def test_a_body_that_cannot_be_read_is_invalid_like_any_other(
+    client: httpx.AsyncClient, body: bytes, said: str
+) -> None:
+    answer = await client.post(
+        "/v1/workflows/chat/sessions", content=body, headers={"content-type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (422, "validation")
+    (error,) = answer.json()["errors"]
+    assert error["code"] == "json_invalid" and said in error["detail"]
+    assert said in answer.json()["detail"]
 
 
 async def test_an_answer_that_sends_the_reader_to_the_log_finds_the_reason_there(
