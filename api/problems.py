@@ -16,6 +16,7 @@ from engine.errors import InvalidDecisionTargetError, UnknownTriggerError
 from worker.protocol.errors import TurnOver
 from worker.reading import shown_outcome
 from worker.refusals import SignatureRefused
+from worker.requests import MAX_ERRORS
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +193,7 @@ def validation_problem(errors: list[Any]) -> JsonObject:
             "code": str(error.get("type", "invalid")),
             "detail": str(error.get("msg", "invalid")),
         }
-        for error in errors[:50]
+        for error in errors[:MAX_ERRORS]
     ]
     if len(body["errors"]) == 1:
         body["detail"] = f"{body['errors'][0]['pointer'] or 'the body'}: {body['errors'][0]['detail']}"

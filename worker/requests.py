@@ -5,10 +5,22 @@ Unknown fields are refused: a misspelt `variabels` must not start a turn without
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from core.jsontext import MAX_DEPTH, too_deep
 
@@ -28,14 +40,43 @@ def _not_too_deep(value: dict[str, Any]) -> dict[str, Any]:
 
 Variables = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
 MAX_LABELS = 16
+#: problems of one object that are told
+MAX_ERRORS = 50
+#: a longer name is not compared with those of the fields
+_LONGEST_COMPARED: Final = 100
+
+
+def _told(error: ErrorDetails, known: Sequence[str]) -> InitErrorDetails:
+    """The same error, of an unknown field in words that help."""
+    kind, words, location = error["type"], error["msg"], error["loc"]
+    if kind == "extra_forbidden" and len(location) == 1:  # a field of this very object
+        name = str(location[0])
+        near = get_close_matches(name, known, n=1) if len(name) <= _LONGEST_COMPARED else []
+        words = f"unknown field; did you mean {near[0]!r}?" if near else f"unknown field; {_all(known)}"
+    return InitErrorDetails(type=PydanticCustomError(kind, words), loc=location, input=error["input"])  # type: ignore[arg-type]  # kinds and words that pydantic itself gave out
+
+
+def _all(names: Sequence[str]) -> str:
+    return f"the fields are {', '.join(names)}" if len(names) > 1 else f"the only field is {names[0]}"
 
 
 class Asked(BaseModel):
-    """Fields are camelCase outside."""
+    """Fields are camelCase outside. An unknown one is refused by an error that tells those there are."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, serialize_by_alias=True
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_known_fields(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            raise ValidationError.from_exception_data(
+                error.title, [_told(each, known) for each in error.errors(include_url=False)[:MAX_ERRORS]]
+            ) from None
 
 
 class Webhook(Asked):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,6 +35,57 @@ async def test_a_body_that_cannot_be_read_is_invalid_like_any_other(
     (error,) = answer.json()["errors"]
     assert error["code"] == "json_invalid" and said in error["detail"]
     assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer", "said"),
+    [
+        ("/v1/workflows/chat/sessions", {"mesage": "x"}, "/mesage", "did you mean 'message'?"),
+        ("/v1/workflows/chat/sessions", {"onbuzy": "reject"}, "/onbuzy", "did you mean 'onBusy'?"),
+        (
+            "/v1/sessions/x/decisions",
+            {"to": "pay", "because": "x"},
+            "/because",
+            "the fields are to, comment, webhook",
+        ),
+        (
+            "/v1/sessions/x/replies",
+            {"message": "x", "webhook": {"url": "https://example.com", "uri": 1}},
+            "/webhook/uri",
+            "did you mean 'url'?",
+        ),
+        (
+            "/v1/batch",
+            {"items": [{"op": "start", "workflow": "chat", "idempotencykey": "x"}]},
+            "/items/0/start/idempotencykey",
+            "did you mean 'idempotencyKey'?",
+        ),
+        ("/v1/batch", {"item": [], "items": []}, "/item", "did you mean 'items'?"),
+        ("/v1/workflows/chat/sessions", {"x" * 50_000: 1}, "/" + "x" * 50_000, "the fields are sessionId, "),
+    ],
+)
+async def test_an_unknown_field_is_told_which_there_are(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any], pointer: str, said: str
+) -> None:
+    answer = await client.post(path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "validation")
+    error = next(each for each in answer.json()["errors"] if each["pointer"] == pointer)
+    assert error["code"] == "extra_forbidden" and error["detail"].startswith(f"unknown field; {said}")
+
+
+async def test_other_problems_are_told_beside_unknown_fields(client: httpx.AsyncClient) -> None:
+    """`{n}` is not filled in from anywhere."""
+    answer = await client.post("/v1/sessions/x/decisions", json={"comment": 7, "{n}": 1})
+    assert [(each["pointer"], each["code"]) for each in answer.json()["errors"]] == [
+        ("/to", "missing"),
+        ("/comment", "string_type"),
+        ("/{n}", "extra_forbidden"),
+    ]
+    assert answer.json()["errors"][1]["detail"] == "Input should be a valid string"
+    deep = {"message": "x", "variables": {"v": json.loads("[" * 200 + "]" * 200)}, "bogus": 1}
+    answer = await client.post("/v1/workflows/chat/sessions", json=deep)
+    details = [each["detail"] for each in answer.json()["errors"]]
+    assert details[0] == "Value error, nested more than 100 levels deep" and len(details) == 2
 
 
 async def test_an_answer_that_sends_the_reader_to_the_log_finds_the_reason_there(
