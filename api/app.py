@@ -161,7 +161,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(_request: Request, error: RequestValidationError) -> Response:
-        return problem_response(validation_problem(list(error.errors())))
+        return problem_response(validation_problem(list(error.errors()), error.body))
 
     @app.exception_handler(HTTPException)
     async def on_http(_request: Request, error: HTTPException) -> Response:

@@ -184,12 +184,12 @@ def problem_response(body: JsonObject, headers: Mapping[str, str] | None = None)
     return Response(dumps(body), status, extra, MEDIA_TYPE)
 
 
-def validation_problem(errors: list[Any]) -> JsonObject:
-    """From pydantic's errors; values are not repeated, they may be secrets."""
+def validation_problem(errors: list[Any], asked: Any = None) -> JsonObject:
+    """From pydantic's errors over the body `asked`; values are not repeated, they may be secrets."""
     body = problem(422, "validation", "the request is not of the documented shape")
     body["errors"] = [
         {
-            "pointer": _pointer(error.get("loc", ())),
+            "pointer": _pointer(error.get("loc", ()), asked),
             "code": str(error.get("type", "invalid")),
             "detail": str(error.get("msg", "invalid")),
         }
@@ -212,11 +212,18 @@ def unreadable_problem(error: ValueError | RecursionError) -> JsonObject:
     return validation_problem([{"loc": ("body",), "type": "json_invalid", "msg": f"no JSON: {why}"}])
 
 
-def _pointer(location: Any) -> str:
-    parts = [str(part) for part in location]
-    if parts and parts[0] == "body":
-        return "".join(f"/{_escape(part)}" for part in parts[1:])
-    return "#/" + "/".join(_escape(part) for part in parts)
+def _pointer(location: Any, asked: Any) -> str:
+    parts: list[Any] = list(location)
+    if not parts or parts[0] != "body":
+        return "#/" + "/".join(_escape(str(part)) for part in parts)
+    pointer, at = "", asked
+    for part in parts[1:]:
+        fields = at if isinstance(at, dict) else {}
+        if part not in fields and fields.get("op") == part:
+            continue  # pydantic names the kind of a batch's item like a level of the body
+        pointer += f"/{_escape(str(part))}"
+        at = at[part] if isinstance(at, list) and isinstance(part, int) else fields.get(part)
+    return pointer
 
 
 def _escape(part: str) -> str:

@@ -57,7 +57,7 @@ async def test_a_body_that_cannot_be_read_is_invalid_like_any_other(
         (
             "/v1/batch",
             {"items": [{"op": "start", "workflow": "chat", "idempotencykey": "x"}]},
-            "/items/0/start/idempotencykey",
+            "/items/0/idempotencykey",
             "did you mean 'idempotencyKey'?",
         ),
         ("/v1/batch", {"item": [], "items": []}, "/item", "did you mean 'items'?"),
