@@ -39,7 +39,7 @@ from api.ui.signin import signed_in_key
 from core.errors import ArchmaxError
 from storage.objects import StoreConfigurationError, StoreUnavailable
 from worker.service import FleetService
-from worker.settings import FleetSettings, ModelEnvironment
+from worker.settings import FleetSettings
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +52,8 @@ Start and follow sessions of governed agent workflows. Ids in paths are percent-
 _V1: Final = (accepting.router, reading.router, content.router, workflows.router, operating.router)
 
 
-def create_api(
-    fleet_settings: FleetSettings, api_settings: ApiSettings, environment: ModelEnvironment | None = None
-) -> FastAPI:
-    """The API of one fleet. Connects when it starts to serve. `environment` is for symmetry: no model is used here.
+def create_api(fleet_settings: FleetSettings, api_settings: ApiSettings) -> FastAPI:
+    """The API of one fleet. Connects when it starts to serve.
 
     Raises: `KeyRefused` for unreadable fixed keys.
     """

@@ -9,19 +9,17 @@ import uvicorn
 
 from api.app import create_api
 from api.settings import ApiSettings
-from worker.settings import FleetSettings, ModelEnvironment
+from worker.settings import FleetSettings
 
 #: how long streams and requests may go on after TERM
 GRACE_SECONDS = 10
 
 
-def run_api(
-    fleet_settings: FleetSettings, api_settings: ApiSettings, environment: ModelEnvironment | None = None
-) -> int:
+def run_api(fleet_settings: FleetSettings, api_settings: ApiSettings) -> int:
     """Serve until TERM or INT; returns the exit code. Raises: configuration errors before listening."""
     server = uvicorn.Server(
         uvicorn.Config(
-            create_api(fleet_settings, api_settings, environment),
+            create_api(fleet_settings, api_settings),
             host=api_settings.api_host,
             port=api_settings.api_port,
             # its lines go where all others go, in the same format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from redis.exceptions import RedisError
 from sse_starlette.sse import EventSourceResponse
@@ -19,9 +19,6 @@ from core.errors import ArchmaxError
 from core.jsontext import text
 from worker.events import parse_event_id
 from worker.following import START, EventId, Told
-
-#: names a position in a session's events
-AFTER: Final = "Last-Event-ID"
 
 #: The live key of a request. Raises: `RedisError`, `StoreUnavailable`.
 KeyOf: TypeAlias = Callable[[Request], Awaitable[ApiKey | None]]

@@ -11,19 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from typing_extensions import TypedDict
-
 #: below this share of free processors a figure says little: such rows are marked
 QUIET: Final = 0.85
 
 Better = Literal["lower", "higher"]
-
-
-class Point(TypedDict):
-    """One point of a curve: `x` is what grows, `y` the median there."""
-
-    x: float
-    y: float
 
 
 def percentile(values: Sequence[float], share: float) -> float:

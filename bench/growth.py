@@ -31,8 +31,6 @@ from worker.protocol.sweep import sweep_inbox
 from worker.redis_leases import SENT
 
 _ID: Final = re.compile(r'"([a-z]+)-[0-9a-f]{20}"')
-#: a plain turn's messages: one of the person, five of the model, four of tools
-MESSAGES_PER_TURN: Final = 10
 TOGETHER: Final = 64
 
 

@@ -99,11 +99,12 @@ def settle(line: Line, root: Path, out: TextIO, err: TextIO) -> Invocation:
     workflows = workflows_of(root) if command.workflow else ()
     workflow, words = _choose(line, workflows)
     arguments = assign(command, words, skip=1 if command.workflow == "argument" else 0)
-    for name, value in [(a.name, arguments.get(a.name)) for a in command.arguments if a.session]:
-        _check_session_id(line, name, value)
+    for argument in command.arguments:
+        if argument.session:
+            _check_session_id(line, arguments.get(argument.name))
     for option in command.options:
         if option.session:
-            _check_session_id(line, option.name, line.values.get(option.key))
+            _check_session_id(line, line.values.get(option.key))
     if command.workflow == "option":
         workflow = line.values.get("workflow") or _only(line, workflows)
     return Invocation(
@@ -161,7 +162,7 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON value")
 
 
-def _check_session_id(line: Line, name: str, session_id: str | None) -> None:
+def _check_session_id(line: Line, session_id: str | None) -> None:
     """Refuse an id no session can have (01 §1 rule 7)."""
     if session_id is None:
         return

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from core.jsontext import Json, clean
 from core.paths import canonical
 from engine.governance.zones import AUTHORING_ROOT, MountPrefixes, Zone, classify, in_authoring_plane
 
@@ -42,10 +40,3 @@ def fixture_path(source: str, tests_dir: str) -> str | None:
     if source.startswith("/") or not segments or ".." in segments or "\0" in source:
         return None
     return "/".join([tests_dir.strip("/"), *segments])
-
-
-def seed_bytes(content: Json) -> bytes:
-    """What an inline entry writes: a string as it is, anything else as indented JSON with a final newline."""
-    if isinstance(content, str):
-        return content.encode("utf-8")
-    return (json.dumps(clean(content), indent=2, ensure_ascii=False) + "\n").encode("utf-8")

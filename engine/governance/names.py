@@ -44,8 +44,6 @@ DEFAULT_TOOLS: Final[tuple[str, ...]] = (
     RUN,
 )
 SANDBOX_TOOLS: Final = frozenset({EVAL, RUN})
-#: tools whose results lose what the state may not see (02 §11.6, §12.6)
-LISTING_TOOLS: Final = frozenset({"ls", "glob", "grep"})
 #: every control tool, in the order they are listed
 CONTROL_TOOLS: Final[tuple[str, ...]] = (
     ADVANCE,

@@ -68,16 +68,6 @@ def enabled_mounts(machine: Machine, state: str) -> tuple[MountAccess, ...]:
     )
 
 
-def ungoverned_mounts(machine: Machine) -> tuple[MountAccess, ...]:
-    """The mounts every state has unless a list denies them, in table order, for the static prompt."""
-    table = machine.mounts
-    return tuple(
-        MountAccess(name, "read_write" if name in table.writable else "read", name not in table.unsearchable)
-        for name in table.names
-        if name not in table.governed
-    )
-
-
 def mount_reachable(machine: Machine, surface: StateSurface, mount: str) -> bool:
     """Whether a state has a mount: not denied, and granted where it is governed."""
     if surface.mount_denied_by(mount) is not None or any(mount in each.mounts for each in machine.inherited):

@@ -23,7 +23,6 @@ from engine.models.failures import redact
 from engine.models.scope import Role
 from engine.models.script import ModelScript
 from engine.models.scripted import ScriptedChatModel
-from engine.models.usage import Rates
 from engine.spec.model import Judge, Spec
 
 SCRIPTED_PREFIX: Final = "scripted:"
@@ -42,8 +41,6 @@ class ModelSettings:
     streaming: bool = True
     prompt_cache: bool | None = None
     prompt_cache_ttl: Literal["5m", "1h"] | None = None
-    #: rates for any model
-    prices: Rates | None = None
 
     def for_judge(self, judge: Judge | None) -> ModelSettings:
         """`tests.judge` laid over the environment's configuration (06 §10)."""

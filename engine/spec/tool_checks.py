@@ -156,7 +156,7 @@ def check_state_tools(report: Report, spec: Spec, probing: Probing, slug: str) -
             _probe_entry(report, probing, surface, entry, allow, at)
         if tool == ADVANCE:
             _check_advance(report, spec, state, entry, at)
-    _check_denials(report, machine, surface, state)
+    _check_denials(report, surface, state)
 
 
 def check_root_tools(report: Report, spec: Spec, probing: Probing) -> None:
@@ -209,7 +209,7 @@ def _forbids_nothing(report: Report, entry: ToolEntry, path: Path, at: Path) -> 
     report.add("warning", "tools.forbid-nothing", path, text, at=at)
 
 
-def _check_denials(report: Report, machine: Machine, surface: StateSurface, state: State) -> None:
+def _check_denials(report: Report, surface: StateSurface, state: State) -> None:
     path: Path = ("states", state.slug, "tools", "forbid")
     for index, entry in enumerate(state.tools_forbid):
         if entry.tool != "*" and not surface.has_tool(entry.tool):

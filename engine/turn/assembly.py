@@ -259,7 +259,7 @@ class Assembly:
         clock = clock_line(ctx.clock(), options.zone, options.zone_name)
         values = ctx.state.values
         if reply_only:
-            volatile = parked_block(state, ctx.state, clock=clock)
+            volatile = parked_block(ctx.state, clock=clock)
         else:
             found = [self.wiring.skills.get(slug) for slug in enabled_skills(self.machine, state.slug)]
             skills = [(skill.slug, skill.description, skill.manifest) for skill in found if skill is not None]

@@ -6,7 +6,7 @@ Nothing here decides whether a move is allowed; that was asked before. Each func
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from core.jsontext import JsonObject, text
 from core.paths import canonical
@@ -14,8 +14,6 @@ from engine.session.messages import note_message
 from engine.session.state import SessionState
 from engine.spec.model import Spec, State
 from engine.turn.recorder import Recorder, now_ms
-
-MoveKind: TypeAlias = Literal["agent", "human", "grader", "code", "reset", "on_error"]
 
 
 def trail_step(rec: Recorder, to: str, kind: str, reason: str | None = None, **more: Any) -> None:

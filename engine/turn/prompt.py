@@ -231,7 +231,7 @@ def _routed(s: SessionState) -> bool:
     return not s.pending_delegations and not (s.trail and s.trail[-1]["kind"] == "agent")
 
 
-def parked_block(state: State | None, s: SessionState, *, clock: str) -> str:
+def parked_block(s: SessionState, *, clock: str) -> str:
     """The volatile block of a reply-only call (03 §10.5)."""
     record = s.pending_decision or s.pending_input or {}
     label = f"`{record.get('state', s.position)}`"

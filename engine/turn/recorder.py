@@ -112,9 +112,6 @@ class Recorder:
             recorded=recorded,
         )
 
-    def variable_values(self) -> dict[str, Any]:
-        return self.state.values
-
     def _take(self) -> JsonObject:
         changes, self._buffer = self._buffer, []
         return {"v": RECORD_VERSION, "at": now_ms(), "changes": changes}

@@ -44,10 +44,6 @@ class ShownImage:
         return {"path": self.path, "type": self.mime}
 
 
-def is_image_path(path: str) -> bool:
-    return mime_type(path) in _OPENINGS
-
-
 async def image_answer(
     workspace: Workspace, path: str, options: ImageOptions
 ) -> tuple[str, ShownImage | None] | None:

@@ -8,7 +8,6 @@ content is put as a blob named by its digest first, so neither a crash nor a sta
 from __future__ import annotations
 
 import base64
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -217,26 +216,3 @@ class FoldedSessionFiles:
     def _set(self, path: str, ref: FileRef) -> None:
         self._tree.set(path, ref)
         self._record({"t": "files", "set": {path: ref.to_json()}})
-
-
-class MemoryBlobs:
-    """Blobs of one process, for sessions that outlive nothing and for tests."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-
-    async def put(self, body: bytes) -> str:
-        name = hashlib.sha256(body).hexdigest()
-        self.bodies[name] = body
-        return name
-
-    async def get(self, name: str) -> bytes | None:
-        return self.bodies.get(name)
-
-
-def memory_session_files(entries: Mapping[str, FileRef] | None = None) -> FoldedSessionFiles:
-    """Session files held by this process alone."""
-    blobs = MemoryBlobs()
-    return FoldedSessionFiles(
-        entries or {}, put_blob=blobs.put, get_blob=blobs.get, record=lambda _change: None
-    )

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from engine.workspace.memory_backend import MemoryBackend
 from engine.workspace.mounts import build_mounts
 from engine.workspace.router import Workspace
-from engine.workspace.session_files import memory_session_files
+from engine.workspace.session_files import FoldedSessionFiles
 from engine.workspace.tools import FILE_TOOLS, ToolContext
+
+
+class MemoryBlobs:
+    """Blobs of this process."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+
+    async def put(self, body: bytes) -> str:
+        name = hashlib.sha256(body).hexdigest()
+        self.bodies[name] = body
+        return name
+
+    async def get(self, name: str) -> bytes | None:
+        return self.bodies.get(name)
+
+
+def memory_session_files() -> FoldedSessionFiles:
+    """Session files held by this process alone."""
+    blobs = MemoryBlobs()
+    return FoldedSessionFiles({}, put_blob=blobs.put, get_blob=blobs.get, record=lambda _change: None)
 
 
 async def workspace(

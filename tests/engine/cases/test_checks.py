@@ -4,7 +4,7 @@ import pytest
 
 from engine.cases.checks import check_cases
 from engine.cases.discovery import case_script, cases_folder, discover, has_config_file, script_path
-from engine.cases.workspace import fixture_path, seed_bytes, seed_problem
+from engine.cases.workspace import fixture_path, seed_problem
 from engine.governance.zones import MountPrefixes
 from engine.models.errors import ModelScriptError
 from engine.spec.model import Spec, State, Trigger
@@ -138,16 +138,6 @@ def test_a_writable_mount_and_the_folder_above_a_mount_are_not_seedable() -> Non
 def test_a_fixture_lies_below_tests(source: str, path: str | None) -> None:
     """06 §7.3."""
     assert fixture_path(source, FOLDER) == path
-
-
-def test_an_entry_is_written_verbatim_or_as_indented_json() -> None:
-    """06 §7.3."""
-    assert seed_bytes("as it is") == b"as it is"
-    assert (
-        seed_bytes({"b": [1, "é"], "a": None}).decode()
-        == '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": null\n}\n'
-    )
-    assert seed_bytes(None) == b"null\n"
 
 
 def test_cases_are_discovered_in_code_point_order_and_everything_else_is_ignored() -> None:

@@ -16,7 +16,6 @@ from engine.governance.surface import (
     offered_somewhere,
     offered_tools,
     script_tools,
-    ungoverned_mounts,
 )
 from engine.spec.model import MountGrant, StateType, ToolEntry
 from tests.support.governance import entries, machine, state
@@ -158,15 +157,10 @@ def test_skills_and_mounts_are_listed_without_what_an_ancestor_denies() -> None:
     assert enabled_mounts(built, "sea") == ()
 
 
-def test_governed_mounts_are_alphabetical_and_ungoverned_static() -> None:
-    """02 §12.6, 03 §17.4."""
+def test_governed_mounts_are_alphabetical() -> None:
+    """02 §12.6."""
     built = machine(state(mounts_allow=(MountGrant("ledger"), MountGrant("charts/south", "read_write"))))
     assert [each.mount for each in enabled_mounts(built, "quay")] == ["charts/south", "ledger"]
-    assert [(each.mount, each.access) for each in ungoverned_mounts(built)] == [
-        ("skills", "read"),
-        ("charts/north", "read_write"),
-        ("AGENTS.md", "read"),
-    ]
 
 
 # --- redaction ---------------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ import pytest
 from engine.workspace.mounts import build_mounts
 from engine.workspace.offload import THRESHOLD_CHARS, offload, offload_path
 from engine.workspace.router import Workspace
-from engine.workspace.session_files import memory_session_files
-from tests.support.workspaces import run
+from tests.support.workspaces import memory_session_files, run
 
 
 async def test_a_large_result_is_a_file_the_agent_pages_through_and_a_preview() -> None:

@@ -7,7 +7,7 @@ import pytest
 from engine.workspace.memory_backend import MemoryBackend
 from engine.workspace.mounts import MountTable, build_mounts
 from engine.workspace.seed import SeedPathError, seed_content, seed_files, seedable_problem
-from engine.workspace.session_files import memory_session_files
+from tests.support.workspaces import memory_session_files
 
 
 @pytest.fixture

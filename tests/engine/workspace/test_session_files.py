@@ -12,10 +12,9 @@ from engine.workspace.session_files import (
     BlobMissingError,
     FileRef,
     FoldedSessionFiles,
-    MemoryBlobs,
     SessionFileError,
-    memory_session_files,
 )
+from tests.support.workspaces import MemoryBlobs, memory_session_files
 
 
 class Opened:
