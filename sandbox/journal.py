@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.jsontext import Json, JsonObject
+from core.jsontext import Json, JsonObject, clean, well_formed
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,12 @@ class HostAnswer:
     @classmethod
     def failed(cls, name: str, message: str, data: Mapping[str, Json] | None = None) -> HostAnswer:
         return cls(error=name, message=message, data=data or {})
+
+    def well_formed(self) -> HostAnswer:
+        """The answer as a script can read it: without lone surrogates."""
+        return HostAnswer(
+            well_formed(self.text), self.error, well_formed(self.message), clean(dict(self.data))
+        )
 
     def to_json(self) -> JsonObject:
         if self.error is None:

@@ -7,12 +7,11 @@ by one in an order that is written down, so running again with the same journal 
 from __future__ import annotations
 
 import asyncio
-import time
-from dataclasses import replace
 from typing import Any, Final
 
 from core.jsontext import clean, dumps, loads, text, too_deep, well_formed
 from sandbox import wire
+from sandbox.attempt import REPLAY_FACTOR, Attempt, Failed, diverged
 from sandbox.evaluation import (
     Evaluation,
     Fault,
@@ -22,13 +21,12 @@ from sandbox.evaluation import (
     ScriptError,
     Status,
     aliases,
-    arguments_text,
     calls_missing_tool,
     forbidden_error,
     formatted,
     missing_tool,
 )
-from sandbox.journal import CallRecord, Deferred, HostAnswer, Journal
+from sandbox.journal import CallRecord, Deferred, HostAnswer
 from sandbox.processes import Child, SandboxDiedError
 from sandbox.wire import Kind
 
@@ -38,37 +36,9 @@ _CALL_WEIGHT_BYTES: Final = 512
 _MAX_SETTLE_BYTES: Final = 2**20
 #: how long cancelled calls are waited for before they are left to end by themselves
 _CANCEL_SECONDS: Final = 0.1
-#: a replay may take this many times the limit: it repeats at most the time counted, on a machine perhaps busier
-REPLAY_FACTOR: Final = 2
 #: CPU time beyond the time limit after which the kernel kills the process, should the host be stuck
 _CPU_GRACE_SECONDS: Final = 2.0
-
-
-class _Failed(Exception):
-    """The evaluation is over, its process with it."""
-
-    def __init__(self, error: ScriptError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class ActiveTime:
-    """Milliseconds an evaluation has used of its limit: neither replay nor commits count (ruling 7)."""
-
-    def __init__(self, spent_ms: int) -> None:
-        self._spent = float(spent_ms)
-        self._since: float | None = None
-
-    def run(self) -> None:
-        if self._since is None:
-            self._since = time.monotonic()
-
-    def pause(self) -> None:
-        self._spent, self._since = self.spent_ms, None
-
-    @property
-    def spent_ms(self) -> float:
-        return self._spent + (0.0 if self._since is None else (time.monotonic() - self._since) * 1000)
+_TOO_DEEP: Final = "the arguments are nested too deeply to leave the sandbox"
 
 
 class Run:
@@ -81,16 +51,7 @@ class Run:
         self._request = request
         self._known_tools = known_tools
         self._memory_limit_bytes = memory_limit_bytes
-        journal = request.journal or Journal.begin()
-        self._header = replace(journal, calls=())
-        self._journalled = {record.seq: record for record in journal.calls}
-        self._records: dict[int, CallRecord] = {}
-        self._active = ActiveTime(journal.spent_ms)
-        self._replay_limit_at: float | None = None
-        self._logs: list[str] = []
-        self._silent_lines = journal.shown_lines
-        self._clock_ms = max([journal.started_ms, *(record.at_ms for record in journal.calls)])
-        self._orders = max([0, *(record.order or 0 for record in journal.calls)])
+        self._attempt = Attempt(request)
         self._issued = 0
         self._sizes: dict[int, int] = {}
         self._outstanding_bytes = 0
@@ -111,7 +72,7 @@ class Run:
         except SandboxDiedError:
             message = "the sandbox process ended unexpectedly (out of memory, or a crash of the interpreter)"
             return self._result(ScriptError(Fault.CRASH, "InternalError", message), lost_state=True)
-        except _Failed as failure:
+        except Failed as failure:
             return self._result(failure.error, lost_state=True)
 
     async def abandon_calls(self) -> None:
@@ -125,15 +86,13 @@ class Run:
     # --- start and replay ---------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        request = self._request
+        request, attempt = self._request, self._attempt
         delivered = sorted(
-            (record for record in self._journalled.values() if record.order is not None),
+            (record for record in attempt.journalled.values() if record.order is not None),
             key=lambda record: record.order or 0,
         )
-        if self._journalled or self._active.spent_ms or self._silent_lines:
-            self._replay_limit_at = time.monotonic() + REPLAY_FACTOR * request.timeout_ms / 1000
-        else:
-            self._active.run()
+        if attempt.first:
+            attempt.end_replay()
         named = {name: alias for alias, name in aliases(request.tools).items()}
         offered = [[name, named.get(name)] for name in request.tools]
         header = {
@@ -142,8 +101,8 @@ class Run:
             "context": request.context,
             "args": clean(request.args),
             "tools": offered,
-            "seed": [int(self._header.seed[at : at + 8], 16) for at in range(0, 32, 8)],
-            "now": self._header.started_ms,
+            "seed": [int(attempt.header.seed[at : at + 8], 16) for at in range(0, 32, 8)],
+            "now": attempt.header.started_ms,
             "filename": request.filename,
             "memory": self._memory_limit_bytes,
             "cpuSeconds": (1 + REPLAY_FACTOR) * request.timeout_ms / 1000 + _CPU_GRACE_SECONDS,
@@ -156,20 +115,11 @@ class Run:
         self._finish_replay()
 
     def _finish_replay(self) -> None:
-        unmade = next((record for seq, record in self._journalled.items() if seq not in self._records), None)
-        if unmade is not None:
-            raise self._diverged(f"call {unmade.seq} ({unmade.tool}) of the earlier run was not made")
-        for seq, record in sorted(self._journalled.items()):
+        self._attempt.check_all_made()
+        for seq, record in sorted(self._attempt.journalled.items()):
             if record.answer is not None and record.order is None:
                 self._ready.append((seq, record.answer))
-        answered = {seq for seq, record in self._journalled.items() if record.answer is not None}
-        self._unstarted = [call for call in self._unstarted if call.seq not in answered]
-        self._replay_limit_at = None
-        self._active.run()
-
-    def _diverged(self, what: str) -> _Failed:
-        message = f"the script did not repeat its earlier run, so it cannot go on: {what}"
-        return _Failed(ScriptError(Fault.DIVERGED, "ReplayDivergedError", message))
+        self._attempt.end_replay()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -189,12 +139,12 @@ class Run:
                 return self._result(None, status=Status.SUSPENDED, lost_state=True)
             else:
                 message = "the script waits for a promise that nothing will settle"
-                raise _Failed(ScriptError(Fault.DEADLOCK, "DeadlockError", message))
+                raise Failed(ScriptError(Fault.DEADLOCK, "DeadlockError", message))
 
     def _drop_unstarted(self) -> None:
         for call in self._unstarted:
-            if call.seq not in self._journalled:
-                del self._records[call.seq]
+            if call.seq not in self._attempt.journalled:
+                del self._attempt.made[call.seq]
         self._unstarted.clear()
 
     def _begin_calls(self) -> None:
@@ -218,14 +168,14 @@ class Run:
         if not self._done:
             loop = asyncio.get_running_loop()
             waiter = self._something_done = loop.create_future()
-            limit = loop.call_later(self._remaining_seconds(), _stop_waiting, waiter)
+            limit = loop.call_later(self._attempt.remaining_seconds(), _stop_waiting, waiter)
             try:
                 await waiter
             finally:
                 limit.cancel()
                 self._something_done = None
             if not self._done:
-                raise self._timed_out()
+                raise Failed(self._attempt.timed_out())
         done, self._done = self._done, []
         for task in sorted(done, key=lambda task: self._running[task].seq):
             call = self._running.pop(task)
@@ -236,26 +186,9 @@ class Run:
                 self._ready.append((call.seq, answer))
 
     async def _deliver(self) -> None:
-        """Stamp, record and deliver what came in, in that order."""
-        self._clock_ms = max(self._clock_ms, int(time.time() * 1000))
-        batch: list[CallRecord] = []
-        for seq, answer in self._ready:
-            self._orders += 1
-            batch.append(
-                replace(
-                    self._records[seq],
-                    answer=_portable(answer),
-                    order=self._orders,
-                    at_ms=self._clock_ms,
-                    active_ms=round(self._active.spent_ms),
-                    lines=len(self._logs),
-                )
-            )
-        self._ready.clear()
-        self._records.update({record.seq: record for record in batch})
-        self._active.pause()
-        await self._request.record(batch)
-        self._active.run()
+        """Record and deliver what came in, in that order."""
+        ready, self._ready = self._ready, []
+        batch = await self._attempt.record((seq, _portable(answer)) for seq, answer in ready)
         for part in _batches(batch):
             await self._settle(part)
             await self._until_idle()
@@ -274,9 +207,9 @@ class Run:
     # --- what the process says ----------------------------------------------------------------------------------
 
     async def _until_idle(self) -> None:
-        """Take in everything up to the next idle frame. Raises `_Failed` at the time limit."""
+        """Take in everything up to the next idle frame. Raises `Failed` at the time limit."""
         try:
-            async with asyncio.timeout(self._remaining_seconds()):
+            async with asyncio.timeout(self._attempt.remaining_seconds()):
                 while True:
                     kind, payload = await self._child.read()
                     if kind == Kind.IDLE:
@@ -284,7 +217,7 @@ class Run:
                         return
                     self._take(kind, payload)
         except TimeoutError:
-            raise self._timed_out() from None
+            raise Failed(self._attempt.timed_out()) from None
 
     def _take(self, kind: Kind, payload: bytes) -> None:
         match kind:
@@ -296,52 +229,40 @@ class Run:
                 self._value_text = payload.decode("utf-8", "replace")
             case Kind.FATAL:
                 said = _loads(payload)
-                raise _Failed(self._script_error(str(said.get("name")), str(said.get("message")), ""))
+                raise Failed(self._script_error(str(said.get("name")), str(said.get("message")), ""))
             case _:
                 raise SandboxDiedError
 
     def _line(self, payload: bytes) -> None:
-        if (
-            len(self._logs) > wire.MAX_LINES
-        ):  # the process drops more; one that does not is not ours any longer
-            raise SandboxDiedError
+        if len(self._attempt.logs) > wire.MAX_LINES:
+            raise SandboxDiedError  # the process drops more; one that does not is not ours any longer
         line = _loads(payload)
         if not isinstance(line, str):
             raise SandboxDiedError
-        self._logs.append(line)
-        if len(self._logs) > self._silent_lines and self._request.on_console is not None:
-            self._request.on_console(line)
+        self._attempt.print(line)
 
     def _call(self, payload: bytes) -> None:
         self._issued += 1
-        seq, limit = self._issued, self._request.max_calls
-        if limit is not None and seq > limit:
-            message = f"more than {limit} tool calls in one evaluation (settings.maxPtcCalls)"
-            raise _Failed(ScriptError(Fault.CALLS, "SandboxLimitError", message))
+        seq = self._issued
+        self._attempt.check_limit(seq)
         self._sizes[seq] = len(payload) + _CALL_WEIGHT_BYTES
         self._outstanding_bytes += self._sizes[seq]
         if self._outstanding_bytes > _MAX_OUTSTANDING_BYTES:
             message = f"unanswered tool calls hold more than {_MAX_OUTSTANDING_BYTES} bytes"
-            raise _Failed(ScriptError(Fault.CALLS, "SandboxLimitError", message))
+            raise Failed(ScriptError(Fault.CALLS, "SandboxLimitError", message))
         tool, args, problem = _parse_call(payload, seq)
         if tool not in self._known_tools:
             raise SandboxDiedError
-        journalled = self._journalled.get(seq)
-        if journalled is not None:
-            if (journalled.tool, arguments_text(journalled.args)) != (tool, arguments_text(args)):
-                raise self._diverged(f"call {seq} was {journalled.tool}, now {tool} or its arguments differ")
-            self._records[seq] = journalled
-        else:
-            self._records[seq] = CallRecord(seq, tool, args)
+        record = self._attempt.make(seq, tool, args)
         if problem is not None:
             self._unreadable_calls[seq] = problem
-        if journalled is None or journalled.answer is None:
+        if record.answer is None:
             self._unstarted.append(HostCall(seq, tool, args))
 
     def _idle(self, payload: bytes) -> None:
         state = _loads(payload)
         if "missing" in state:
-            raise self._diverged(f"call {state['missing']} was answered before, but has not been made")
+            raise diverged(f"call {state['missing']} was answered before, but has not been made")
         report = state.get("report")
         if report is None:
             return
@@ -360,20 +281,6 @@ class Run:
             forbidden=tuple(str(item) for item in report.get("forbidden", ())),
         )
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def _remaining_seconds(self) -> float:
-        if self._replay_limit_at is not None:
-            return max(0.0, self._replay_limit_at - time.monotonic())
-        return max(0.0, (self._request.timeout_ms - self._active.spent_ms) / 1000)
-
-    def _timed_out(self) -> _Failed:
-        limit = self._request.timeout_ms
-        message = f"the script took longer than {limit} ms (settings.timeoutMs)"
-        if self._replay_limit_at is not None:
-            message = f"the script's replay took longer than {REPLAY_FACTOR * limit} ms"
-        return _Failed(ScriptError(Fault.TIMEOUT, "TimeoutError", message))
-
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _script_error(self, name: str, message: str, stack: str) -> ScriptError:
@@ -391,10 +298,8 @@ class Run:
             return self._result(forbidden_error(report.forbidden), forbidden=report.forbidden)
         if not report.ok:
             name, message = report.name, report.message
-            if report.exhausted and message in (
-                "",
-                "the script threw null",
-            ):  # nothing left for an error object
+            # without memory for an error object, what was thrown has no message or is null
+            if report.exhausted and message in ("", "the script threw null"):
                 name, message = "InternalError", "out of memory"
             if report.missed is not None and calls_missing_tool(report, self._request.source):
                 message = f"{message}: {missing_tool(report.missed, self._request.tools)}"
@@ -421,21 +326,15 @@ class Run:
         forbidden: tuple[str, ...] = (),
         lost_state: bool = False,
     ) -> Result:
-        records = self._journalled | self._records
         last = str(error) if error is not None else shown if has_value else ""
         return Result(
             status=status or (Status.OK if error is None else Status.ERROR),
-            journal=replace(
-                self._header,
-                calls=tuple(records[seq] for seq in sorted(records)),
-                active_ms=round(self._active.spent_ms),
-                lines=max(len(self._logs), self._silent_lines),
-            ),
+            journal=self._attempt.journal(),
             value=value,
             has_value=has_value,
             error=error,
-            logs=tuple(self._logs),
-            formatted=formatted(self._logs, well_formed(last), self._request.max_result_chars),
+            logs=tuple(self._attempt.logs),
+            formatted=formatted(self._attempt.logs, well_formed(last), self._request.max_result_chars),
             forbidden=forbidden,
             lost_state=lost_state,
         )
@@ -470,16 +369,11 @@ def _portable(answer: HostAnswer) -> HostAnswer:
     if len(answer.text) > wire.MAX_VALUE_CHARS:
         message = f"the tool's result has {len(answer.text)} characters, at most {wire.MAX_VALUE_CHARS} fit a script"
         return HostAnswer.failed("RangeError", message)
-    return HostAnswer(
-        well_formed(answer.text), answer.error, well_formed(answer.message), clean(dict(answer.data))
-    )
+    return answer.well_formed()
 
 
 def _error_json(answer: HostAnswer) -> dict[str, Any]:
     return {"name": answer.error, "message": answer.message, "data": dict(answer.data) or None}
-
-
-_TOO_DEEP: Final = "the arguments are nested too deeply to leave the sandbox"
 
 
 def _parse_call(payload: bytes, seq: int) -> tuple[str, dict[str, Any], str | None]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from core.jsontext import Json, JsonObject, clean, dumps, loads, too_deep, well_formed
+from sandbox.attempt import Attempt, Failed, diverged
 from sandbox.evaluation import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     Evaluation,
@@ -27,15 +27,13 @@ from sandbox.evaluation import (
     ScriptError,
     Status,
     aliases,
-    arguments_text,
     forbidden_error,
     formatted,
     truncated,
 )
-from sandbox.journal import CallRecord, Deferred, HostAnswer, Journal
+from sandbox.journal import Deferred, HostAnswer
 from sandbox.repl import refusal, unreadable
 from sandbox.rewrite import Program, rewrite
-from sandbox.run import REPLAY_FACTOR, ActiveTime
 
 logger = logging.getLogger(__name__)
 
@@ -188,23 +186,15 @@ class _Run:
         program: Program,
         memory_limit_bytes: int,
     ) -> None:
-        journal = request.journal or Journal.begin()
         self._runtime, self._namespace, self._request = runtime, namespace, request
         self._code = _script(program, request)
         self._memory_limit_bytes = memory_limit_bytes
-        self._header = replace(journal, calls=())
-        self._journalled = {record.seq: record for record in journal.calls}
-        self._records: dict[int, CallRecord] = {}
+        self._attempt = Attempt(request)
+        journalled = self._attempt.journalled.values()
         #: orders of the answers a replay has yet to give
-        self._owed = deque(sorted(record.order for record in journal.calls if record.order is not None))
-        self._orders = max(self._owed, default=0)
+        self._owed = deque(sorted(record.order for record in journalled if record.order is not None))
         self._given = asyncio.Condition()
         self._replayed = asyncio.Event()
-        self._active = ActiveTime(journal.spent_ms)
-        self._replay_limit_at = time.monotonic() + REPLAY_FACTOR * request.timeout_ms / 1000
-        self._clock_ms = max([journal.started_ms, *(record.at_ms for record in journal.calls)])
-        self._logs: list[str] = []
-        self._silent_lines = journal.shown_lines
         self._issued = 0
         self._calls: set[asyncio.Task[str]] = set()
         #: those of them that wait for a sub-workflow
@@ -228,6 +218,8 @@ class _Run:
                     message = f"the sandbox runtime failed: {type(failure).__name__}: {failure}"
                 return self._result(ScriptError(Fault.CRASH, "InternalError", message), lost_state=True)
             return await self._finished(work.result())
+        except Failed as failure:
+            return self._result(failure.error, lost_state=True)
         finally:
             self._hush()
             tasks = {work, *self._calls}
@@ -254,8 +246,8 @@ class _Run:
             memory_limit_bytes=self._memory_limit_bytes,
             max_calls=request.max_calls,
             max_result_chars=request.max_result_chars,
-            seed=self._header.seed,
-            started_ms=self._header.started_ms,
+            seed=self._attempt.header.seed,
+            started_ms=self._attempt.header.started_ms,
         )
         session = self._runtime.session(self._namespace, options)
         return await session.eval(self._code, request.timeout_ms)
@@ -263,7 +255,7 @@ class _Run:
     async def _until(self, *work: asyncio.Future[Any]) -> None:
         """Wait for all of `work`, the end of the evaluation or its time limit."""
         while not self._over.done() and not all(item.done() for item in work):
-            remaining = self._remaining_seconds()
+            remaining = self._attempt.remaining_seconds()
             if remaining <= 0:
                 self._over.set_result(self._timed_out())
                 return
@@ -279,12 +271,9 @@ class _Run:
         if not isinstance(said, Mapping):
             message = f"the sandbox runtime answered with {type(said).__name__}, not a mapping"
             return self._result(ScriptError(Fault.CRASH, "InternalError", message), lost_state=True)
-        for line in list(said.get("logs") or ())[len(self._logs) :]:
-            self._print(str(line))
-        unmade = next((record for seq, record in self._journalled.items() if seq not in self._records), None)
-        if unmade is not None:
-            what = f"call {unmade.seq} ({unmade.tool}) of the earlier run was not made"
-            return self._result(_diverged(what), lost_state=True)
+        for line in list(said.get("logs") or ())[len(self._attempt.logs) :]:
+            self._print(line)
+        self._attempt.check_all_made()
         if failed:
             return self._result(_error(said.get("error")))
         if self._deferred:
@@ -321,24 +310,19 @@ class _Run:
         return answer
 
     async def _answer(self, seq: int, tool: str, args: JsonObject) -> str:
-        limit = self._request.max_calls
-        if limit is not None and seq > limit:
-            message = f"more than {limit} tool calls in one evaluation (settings.maxPtcCalls)"
-            return await self._end(ScriptError(Fault.CALLS, "SandboxLimitError", message))
-        earlier = self._journalled.get(seq)
-        if earlier is not None:
-            if (earlier.tool, arguments_text(earlier.args)) != (tool, arguments_text(args)):
-                what = f"call {seq} was {earlier.tool}, now {tool} or its arguments differ"
-                return await self._end(_diverged(what))
-            self._records[seq] = earlier
-            if earlier.answer is not None and earlier.order is not None:
-                await self._in_order(earlier.order)
-                return _value(earlier.answer)
-        else:
-            self._records[seq] = CallRecord(seq, tool, args)
+        try:
+            self._attempt.check_limit(seq)
+            record = self._attempt.make(seq, tool, args)
+        except Failed as failure:
+            if not self._over.done():
+                self._over.set_result(failure.error)
+            return await _never()
+        if record.answer is not None and record.order is not None:
+            await self._in_order(record.order)
+            return _value(record.answer)
         await self._replayed.wait()
         try:
-            answer: HostAnswer | Deferred | None = earlier.answer if earlier is not None else None
+            answer: HostAnswer | Deferred | None = record.answer
             if answer is None:
                 answer = await self._request.call(HostCall(seq, tool, args))
             if not isinstance(answer, Deferred):
@@ -365,42 +349,20 @@ class _Run:
                 self._end_replay()
 
     def _end_replay(self) -> None:
+        self._attempt.end_replay()
         self._replayed.set()
-        self._active.run()
 
     async def _deliver(self, seq: int, answer: HostAnswer) -> HostAnswer:
-        """Stamp and record an answer before the script has it."""
+        """Record an answer before the script has it."""
+        kept = answer.well_formed()
         async with self._delivering:
-            self._clock_ms = max(self._clock_ms, int(time.time() * 1000))
-            self._orders += 1
-            kept = HostAnswer(
-                well_formed(answer.text), answer.error, well_formed(answer.message), clean(dict(answer.data))
-            )
-            record = replace(
-                self._records[seq],
-                answer=kept,
-                order=self._orders,
-                at_ms=self._clock_ms,
-                active_ms=round(self._active.spent_ms),
-                lines=len(self._logs),
-            )
-            self._records[seq] = record
-            self._active.pause()
-            try:
-                await self._request.record([record])
-            finally:
-                self._active.run()
+            await self._attempt.record([(seq, kept)])
         return kept
 
     def _answered(self, task: asyncio.Task[str]) -> None:
         self._calls.discard(task)
         _consume(task)
         self._listen()
-
-    async def _end(self, error: ScriptError) -> str:
-        if not self._over.done():
-            self._over.set_result(error)
-        return await _never()
 
     # --- rest ---------------------------------------------------------------------------------------------------------
 
@@ -421,21 +383,13 @@ class _Run:
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _print(self, line: str) -> None:
-        self._logs.append(well_formed(str(line)))
-        if self._request.on_console is not None and len(self._logs) > self._silent_lines:
-            self._request.on_console(self._logs[-1])
-
-    def _remaining_seconds(self) -> float:
-        if not self._replayed.is_set():
-            return self._replay_limit_at - time.monotonic()
-        return (self._request.timeout_ms - self._active.spent_ms) / 1000
+    def _print(self, line: object) -> None:  # a host's runtime may hand in what it likes
+        self._attempt.print(well_formed(str(line)))
 
     def _timed_out(self) -> ScriptError:
-        if not self._replayed.is_set():
-            return _diverged("it did not ask again for what it was answered")
-        message = f"the script took longer than {self._request.timeout_ms} ms (settings.timeoutMs)"
-        return ScriptError(Fault.TIMEOUT, "TimeoutError", message)
+        if self._attempt.replaying:
+            return diverged("it did not ask again for what it was answered").error
+        return self._attempt.timed_out()
 
     def _result(
         self,
@@ -447,25 +401,19 @@ class _Run:
         shown: Any = None,
         lost_state: bool = False,
     ) -> Result:
-        records = self._journalled | self._records
         limit = self._request.max_result_chars
         if error is None and isinstance(shown, str):
             said = truncated(well_formed(shown), limit) or "(no output)"
         else:
             plain = value if isinstance(value, str) else dumps(value).decode() if has_value else ""
-            said = formatted(self._logs, str(error) if error is not None else plain, limit)
+            said = formatted(self._attempt.logs, str(error) if error is not None else plain, limit)
         return Result(
             status=status or (Status.OK if error is None else Status.ERROR),
-            journal=replace(
-                self._header,
-                calls=tuple(records[seq] for seq in sorted(records)),
-                active_ms=round(self._active.spent_ms),
-                lines=max(len(self._logs), self._silent_lines),
-            ),
+            journal=self._attempt.journal(),
             value=value,
             has_value=has_value,
             error=error,
-            logs=tuple(self._logs),
+            logs=tuple(self._attempt.logs),
             formatted=said,
             lost_state=lost_state,
         )
@@ -493,11 +441,6 @@ def _error(said: Any) -> ScriptError:
         return ScriptError(Fault.THROWN, "Error", well_formed(str(said or "the script failed")))
     name, message, stack = (well_formed(str(said.get(key) or "")) for key in ("name", "message", "stack"))
     return ScriptError(Fault.THROWN, name or "Error", message, stack)
-
-
-def _diverged(what: str) -> ScriptError:
-    message = f"the script did not repeat its earlier run, so it cannot go on: {what}"
-    return ScriptError(Fault.DIVERGED, "ReplayDivergedError", message)
 
 
 async def _never() -> str:
