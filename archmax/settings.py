@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from typing_extensions import override
 
 from core.errors import ArchmaxError
 
@@ -21,14 +20,6 @@ class SettingsError(ArchmaxError):
     """Environment variables that cannot be used. Says which and why, never their values."""
 
     code: ClassVar[str] = "settings"
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    @override
-    def __str__(self) -> str:
-        return self.problem
 
 
 class CommandSettings(BaseSettings):

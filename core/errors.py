@@ -2,7 +2,8 @@
 
 Every error this project raises on purpose is an `ArchmaxError`. Each class carries a stable `code` (what
 programs compare), and says in its message what is wrong, where, and what would be right. Every argument goes to
-`super().__init__`, so that an error survives pickling between processes.
+`super().__init__`, so that an error survives pickling between processes; a class whose message is its one argument
+needs no constructor.
 """
 
 from __future__ import annotations

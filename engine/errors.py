@@ -398,13 +398,6 @@ class ModelConfigurationError(ArchmaxError):
 
     code: ClassVar[str] = "model-configuration"
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return self.problem
-
 
 class MiddlewareError(ArchmaxError):
     """A host's middleware that cannot run here, or did what only a graph can do."""

@@ -65,14 +65,6 @@ class DemoFailed(ArchmaxError):
 
     code = "demo"
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    @override
-    def __str__(self) -> str:
-        return self.problem
-
 
 class Demo:
     """One telling, written to `out`."""

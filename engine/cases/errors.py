@@ -29,24 +29,8 @@ class CaseStartError(ArchmaxError):
 
     code: ClassVar[str] = "case-start"
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    @override
-    def __str__(self) -> str:
-        return self.problem
-
 
 class SuiteRefusedError(ArchmaxError):
     """A suite that is refused before discovery (06 §1)."""
 
     code: ClassVar[str] = "suite-refused"
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    @override
-    def __str__(self) -> str:
-        return self.problem
