@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench.figures import Row
+
 #: peer → its environment below `$PEERS_ROOT`, and its script
 PEERS: Final = {
     "restate": ("venv-restate", "peer_restate.py"),
@@ -28,20 +30,11 @@ PEERS: Final = {
 STEP_SECONDS: Final = 3600
 
 
-@dataclass(frozen=True)
-class PeerRow:
-    """One row of a peer. Seconds where `unit` is `s`. `cpu_available` as in `bench.figures.Row`."""
+@dataclass(frozen=True, kw_only=True)
+class PeerRow(Row):
+    """One row of a peer. Seconds where `unit` is `s`."""
 
     peer: str
-    workload: str
-    variant: str
-    metric: str
-    unit: str
-    median: float
-    p99: float
-    n: int
-    cpu_available: float
-    at: str
 
 
 def run_peers(
@@ -98,7 +91,6 @@ def read_peers(results: Path) -> list[PeerRow]:
         body: dict[str, Any] = json.loads(path.read_text())
         rows += [
             PeerRow(
-                body["peer"],
                 row["workload"],
                 row["variant"],
                 row["metric"],
@@ -106,8 +98,8 @@ def read_peers(results: Path) -> list[PeerRow]:
                 row["median"],
                 row["p99"],
                 row["n"],
-                row["meta"].get("cpu_avail", 1.0),
-                row["at"],
+                cpu_available=row["meta"].get("cpu_avail", 1.0),
+                peer=body["peer"],
             )
             for row in body["results"]
             if row["n"]

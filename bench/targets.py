@@ -99,7 +99,7 @@ def judge(target: Target, figures: Figures, peers: Sequence[PeerRow]) -> Verdict
     return Verdict(target, ours, best[0], best[1], ratio, met, busy, row.variant)
 
 
-def named(names: tuple[str, str, str], row: Row | PeerRow) -> bool:
+def named(names: tuple[str, str, str], row: Row) -> bool:
     """Whether a row's workload, variant and metric match these expressions."""
     values = (row.workload, row.variant, row.metric)
     return all(re.fullmatch(name, value) for name, value in zip(names, values, strict=True))

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from langchain_core.messages import AIMessage, AIMessageChunk, InvalidToolCall, ToolCall
 
 from core.jsontext import MAX_DEPTH, JsonObject, too_deep
+from engine.spec.signatures import kind_of
 
 TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
 
@@ -33,18 +34,8 @@ def read_arguments(raw: str | None) -> JsonObject | str:
     except ValueError as error:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
-        return f"a JSON {_kind(value)}, not an object"
+        return f"a JSON {kind_of(value)}, not an object"
     return TOO_DEEP if too_deep(value) else value
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    return "string" if isinstance(value, str) else "array"
 
 
 def calls_of(

@@ -26,7 +26,7 @@ def _peer(
     peer: str = "a peer",
     free: float = 1.0,
 ) -> PeerRow:
-    return PeerRow(peer, workload, variant, metric, unit, median, median, 9, free, "2026-01-01T00:00:00Z")
+    return PeerRow(workload, variant, metric, unit, median, median, 9, cpu_available=free, peer=peer)
 
 
 def _target(beginning: str) -> int:

@@ -16,6 +16,7 @@ import yaml
 from prometheus_client import Metric
 
 from api.metrics import ApiMetrics
+from archmax.docs.metrics import COUNTED
 from sandbox.evaluation import Fault
 from tests.support.helm import CHART
 from worker.metrics import (
@@ -90,9 +91,8 @@ def told() -> Iterable[Metric]:
     yield from api.registry.collect()
     yield from QueueCollector(lambda: Queues(up=True, depth={"q": 3}, age_seconds={"q": 2.0})).collect()
     yield from StoreCollector(StoreWatch()).collect()
-    counted = {"archmax_leases_lost", "archmax_events_dropped"}
     yield from ReadingCollector(
-        [Reading(name, lambda: 1.0, counter=name in counted) for name in READINGS]
+        [Reading(name, lambda: 1.0, counter=name in COUNTED) for name in READINGS]
     ).collect()
 
 
