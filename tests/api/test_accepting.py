@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.fleet import RunningFleet, eventually, quoted, run_turn, settled
-
-
-def fresh(prefix: str = "s") -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+from tests.support.fleet import RunningFleet, eventually, new_session, quoted, run_turn, settled
 
 
 def pointers(answer: httpx.Response) -> set[str]:
@@ -70,7 +65,7 @@ async def test_variables_nested_too_deeply_are_refused_by_place(
 
 async def test_a_whole_run_over_http(client: httpx.AsyncClient) -> None:
     """Start, park, reply, decide: 03 §2.2."""
-    session = fresh()
+    session = new_session()
     turn = await run_turn(
         client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "refund"}
     )
@@ -90,7 +85,7 @@ async def test_a_whole_run_over_http(client: httpx.AsyncClient) -> None:
 
 async def test_a_delivery_wakes_a_wait(client: httpx.AsyncClient) -> None:
     """03 §10.8: any trigger id resumes a wait park."""
-    session = fresh()
+    session = new_session()
     turn = await run_turn(
         client, "/v1/workflows/reminder/sessions", {"sessionId": session, "message": "wait"}
     )
@@ -106,7 +101,7 @@ async def test_a_delivery_wakes_a_wait(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_message_to_a_finished_session_is_its_next_turn(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
     second = await run_turn(client, f"/v1/sessions/{session}/turns", {"message": "two"})
     assert second["turnId"] == f"{session}.2"
@@ -114,7 +109,7 @@ async def test_a_message_to_a_finished_session_is_its_next_turn(client: httpx.As
 
 async def test_an_id_with_slashes_and_signs_is_percent_encoded_in_paths(client: httpx.AsyncClient) -> None:
     """known-faults H23; ids in paths."""
-    session = f"tenant/a b+c%20/é😀.{fresh()}"
+    session = f"tenant/a b+c%20/é😀.{new_session()}"
     turn = await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "hi"})
     assert turn["sessionId"] == session
     again = await run_turn(client, f"/v1/sessions/{quoted(session)}/turns", {"message": "more"})
@@ -125,7 +120,7 @@ async def test_an_id_with_slashes_and_signs_is_percent_encoded_in_paths(client: 
 
 async def test_the_triggers_session_path_names_the_session(client: httpx.AsyncClient) -> None:
     """05 §2.1."""
-    thread = fresh("thread")
+    thread = new_session("thread")
     asked = {"trigger": "mail", "variables": {"mail": {"thread": thread}}, "message": "refund"}
     turn = await run_turn(client, "/v1/workflows/refund/sessions", asked)
     assert turn["sessionId"] == thread
@@ -144,7 +139,7 @@ async def test_variables_are_held_to_the_triggers_signature_before_anything_is_w
     client: httpx.AsyncClient, variables: dict[str, Any], wrong: set[str]
 ) -> None:
     """05 §11.4."""
-    session = fresh()
+    session = new_session()
     asked = {"sessionId": session, "trigger": "order", "variables": variables}
     answer = await client.post("/v1/workflows/refund/sessions", json=asked)
     body = refused(answer, 422, "signature")
@@ -155,7 +150,7 @@ async def test_variables_are_held_to_the_triggers_signature_before_anything_is_w
 
 async def test_a_later_turn_is_satisfied_by_what_the_session_holds(client: httpx.AsyncClient) -> None:
     """Ruling 1."""
-    session = fresh()
+    session = new_session()
     held = {"order_id": "A-7", "amount": 12.5}
     await run_turn(
         client, "/v1/workflows/refund/sessions", {"sessionId": session, "trigger": "order", "variables": held}
@@ -212,13 +207,13 @@ async def test_an_input_that_the_session_does_not_wait_for_is_refused_at_once(
     client: httpx.AsyncClient,
 ) -> None:
     """03 §2.3, and design: refused at once with 409."""
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "x"})
     path = f"/v1/sessions/{session}"
     refused(await client.post(f"{path}/decisions", json={"to": "pay"}), 409, "session-not-parked")
     refused(await client.post(f"{path}/replies", json={"message": "x"}), 409, "session-not-parked")
     refused(await client.post(f"{path}/deliveries", json={"trigger": "x"}), 409, "session-not-awaiting-input")
-    parked = fresh()
+    parked = new_session()
     await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": parked, "message": "x"})
     answer = await client.post(f"/v1/sessions/{parked}/decisions", json={"to": "review"})
     assert refused(answer, 409, "invalid-decision-target")["validTargets"] == ["pay", "draft"]
@@ -229,7 +224,7 @@ async def test_an_input_that_the_session_does_not_wait_for_is_refused_at_once(
 
 
 async def test_a_session_stays_with_its_workflow(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "x"})
     asked = {"sessionId": session, "message": "x"}
     refused(await client.post("/v1/workflows/refund/sessions", json=asked), 409, "workflow-mismatch")
@@ -237,7 +232,7 @@ async def test_a_session_stays_with_its_workflow(client: httpx.AsyncClient) -> N
 
 async def test_the_same_idempotency_key_is_the_same_turn(client: httpx.AsyncClient) -> None:
     """design: Durability 1."""
-    headers = {"Idempotency-Key": fresh("key")}
+    headers = {"Idempotency-Key": new_session("key")}
     first = await client.post("/v1/workflows/chat/sessions", json={"message": "x"}, headers=headers)
     second = await client.post("/v1/workflows/chat/sessions", json={"message": "x"}, headers=headers)
     assert first.status_code == second.status_code == 202
@@ -250,9 +245,9 @@ async def test_the_same_idempotency_key_is_the_same_turn(client: httpx.AsyncClie
 async def test_a_repeated_decision_is_answered_as_before_although_the_park_is_over(
     client: httpx.AsyncClient,
 ) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
-    headers = {"Idempotency-Key": fresh("key")}
+    headers = {"Idempotency-Key": new_session("key")}
     path = f"/v1/sessions/{session}/decisions"
     first = await run_turn(client, path, {"to": "pay"}, headers=headers)
     again = await client.post(path, json={"to": "pay"}, headers=headers)
@@ -261,7 +256,7 @@ async def test_a_repeated_decision_is_answered_as_before_although_the_park_is_ov
 
 async def test_two_messages_at_once_wait_for_each_other(client: httpx.AsyncClient) -> None:
     """known-faults H14."""
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "zero"})
     path = f"/v1/sessions/{session}/turns"
     one = await client.post(path, json={"message": "one a while"})
@@ -279,7 +274,7 @@ async def test_two_messages_at_once_wait_for_each_other(client: httpx.AsyncClien
 
 async def test_a_busy_session_refuses_when_asked_to(client: httpx.AsyncClient) -> None:
     """design: onBusy."""
-    session = fresh()
+    session = new_session()
     running = await client.post(
         "/v1/workflows/chat/sessions", json={"sessionId": session, "message": "slowly"}
     )
@@ -319,7 +314,7 @@ async def test_a_running_turn_is_cancelled(client: httpx.AsyncClient) -> None:
 
 async def test_a_session_is_deleted_and_gone(client: httpx.AsyncClient) -> None:
     """docs/protocol.md §8."""
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "x"})
     answer = await client.delete(f"/v1/sessions/{session}")
     assert answer.status_code == 202
@@ -341,11 +336,11 @@ async def test_a_session_is_deleted_and_gone(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_batch_is_accepted_item_by_item(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     items = [
         {"op": "start", "workflow": "chat", "sessionId": session, "message": "one"},
         {"op": "start", "workflow": "nothing", "message": "x"},
-        {"op": "start", "workflow": "chat", "message": "x", "idempotencyKey": fresh("k")},
+        {"op": "start", "workflow": "chat", "message": "x", "idempotencyKey": new_session("k")},
         {"op": "send", "sessionId": session, "message": "two"},
         {"op": "deliver", "sessionId": "never-was", "trigger": "x"},
     ]
@@ -366,7 +361,7 @@ async def test_any_celery_producer_enqueues_what_post_does(
     """design: Celery. The same task sent again is the same turn."""
     from celery import Celery
 
-    session = fresh()
+    session = new_session()
     app = Celery("elsewhere", broker=fleet.redis.url, set_as_current=False)
     asked = {"workflow": "chat", "sessionId": session, "message": "from celery"}
     for _ in range(2):
@@ -391,7 +386,7 @@ async def test_any_celery_producer_enqueues_what_post_does(
 async def test_of_two_workflows_that_begin_one_session_at_once_one_gets_it(client: httpx.AsyncClient) -> None:
     """A session is one workflow's; a key bound to the other must not put turns into it."""
     for _ in range(5):
-        session = fresh("race")
+        session = new_session("race")
         answers = await asyncio.gather(
             *(
                 client.post(

@@ -20,6 +20,7 @@ from api.settings import ApiSettings
 from core.jsontext import dumps
 from storage.memory import MemoryStore
 from storage.open import open_store
+from tests.support.desk import bearer
 from tests.support.documented import Document
 from tests.support.fleet import FIXED_KEY as FIXED
 from tests.support.fleet import READER_KEY as READER
@@ -42,10 +43,6 @@ async def keys(fleet: RunningFleet) -> AsyncGenerator[KeyStore]:
 
 def stored_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 @pytest.mark.parametrize(

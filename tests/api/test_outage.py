@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.fleet import RunningFleet, eventually, free_port, run_turn
+from archmax.local.ports import free_port
+from tests.support.fleet import RunningFleet, eventually, run_turn
 from tests.support.redis import RestartableRedis
 
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 
 import httpx
 import pytest
 
-from tests.support.fleet import RunningFleet, eventually, quoted, run_turn
-
-
-def fresh(prefix: str = "r") -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+from tests.support.fleet import RunningFleet, eventually, new_session, quoted, run_turn
 
 
 @pytest.fixture
 async def refund(client: httpx.AsyncClient) -> str:
     """A session parked at review, with a file."""
-    session = fresh()
+    session = new_session()
     asked = {"sessionId": session, "message": "refund", "labels": {"tenant": session}}
     await run_turn(client, "/v1/workflows/refund/sessions", asked)
     return session
@@ -94,12 +89,12 @@ async def test_history_and_lists_are_paged_by_cursor(client: httpx.AsyncClient, 
 
 async def test_sessions_are_listed_by_status_workflow_label_and_time(client: httpx.AsyncClient) -> None:
     """design: Lists and filters run on an index in Redis."""
-    mark, before = fresh("mark"), time.time_ns() // 1_000_000
-    made = [fresh() for _ in range(5)]
+    mark, before = new_session("mark"), time.time_ns() // 1_000_000
+    made = [new_session() for _ in range(5)]
     for session in made:
         asked = {"sessionId": session, "message": "x", "labels": {"mark": mark}}
         await run_turn(client, "/v1/workflows/chat/sessions", asked)
-    parked = fresh()
+    parked = new_session()
     asked = {"sessionId": parked, "message": "x", "labels": {"mark": mark, "kind": "parked"}}
     await run_turn(client, "/v1/workflows/refund/sessions", asked)
 
@@ -266,8 +261,8 @@ async def test_reads_go_on_side_by_side(client: httpx.AsyncClient, refund: str) 
 
 async def test_every_label_must_hold_and_running_is_a_status(client: httpx.AsyncClient) -> None:
     """design: filters by status, workflow, label, time."""
-    mark = fresh("mark")
-    one, two = fresh(), fresh()
+    mark = new_session("mark")
+    one, two = new_session(), new_session()
     for session, kind in ((one, "a"), (two, "b")):
         asked = {"sessionId": session, "message": "x", "labels": {"mark": mark, "kind": kind}}
         await run_turn(client, "/v1/workflows/chat/sessions", asked)
@@ -297,8 +292,8 @@ async def test_every_label_must_hold_and_running_is_a_status(client: httpx.Async
 async def test_a_page_goes_on_where_it_was_although_a_session_has_moved_to_the_top(
     client: httpx.AsyncClient,
 ) -> None:
-    mark = fresh("mark")
-    made = [fresh() for _ in range(4)]
+    mark = new_session("mark")
+    made = [new_session() for _ in range(4)]
     for session in made:
         asked = {"sessionId": session, "message": "x", "labels": {"mark": mark}}
         await run_turn(client, "/v1/workflows/chat/sessions", asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import httpx
@@ -12,11 +11,7 @@ from redis.asyncio import Redis
 from api.keys import KeyStore
 from storage.open import open_store
 from tests.support.desk import sign_in
-from tests.support.fleet import FIXED_KEY, RunningFleet, eventually, run_turn, settled, sse
-
-
-def fresh(prefix: str = "e") -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+from tests.support.fleet import FIXED_KEY, RunningFleet, eventually, new_session, run_turn, settled, sse
 
 
 async def read(
@@ -55,7 +50,7 @@ async def test_a_turns_stream_ends_when_it_has_settled(client: httpx.AsyncClient
 
 
 async def test_live_deltas_carry_no_id(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
     live: list[dict[str, Any]] = []
     async with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
@@ -72,7 +67,7 @@ async def test_live_deltas_carry_no_id(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_reader_goes_on_behind_the_last_event_it_saw(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     turn = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
     whole = recorded(await read(client, turn["links"]["events"]))
     for at in range(0, len(whole), 3):
@@ -86,7 +81,7 @@ async def test_a_reader_goes_on_behind_the_last_event_it_saw(client: httpx.Async
 async def test_what_redis_lost_is_derived_from_the_store(
     fleet: RunningFleet, client: httpx.AsyncClient
 ) -> None:
-    session = fresh()
+    session = new_session()
     first = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
     second = await run_turn(client, f"/v1/sessions/{session}/decisions", {"to": "pay"})
     async with Redis.from_url(fleet.redis.url, decode_responses=True) as redis:
@@ -109,7 +104,7 @@ async def test_what_redis_lost_is_derived_from_the_store(
 
 async def test_a_gap_in_what_redis_brings_is_filled(fleet: RunningFleet, client: httpx.AsyncClient) -> None:
     """An event that was committed and never told is read from the store before the next one."""
-    session = fresh()
+    session = new_session()
     turn = await run_turn(client, "/v1/workflows/refund/sessions", {"sessionId": session, "message": "x"})
     whole = recorded(await read(client, turn["links"]["events"]))
     async with (
@@ -134,7 +129,7 @@ async def test_a_gap_in_what_redis_brings_is_filled(fleet: RunningFleet, client:
 async def test_a_session_stream_goes_on_over_turns_and_beats_while_it_is_quiet(
     client: httpx.AsyncClient,
 ) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
     turns: list[str] = []
     beats = 0
@@ -153,7 +148,7 @@ async def test_a_session_stream_goes_on_over_turns_and_beats_while_it_is_quiet(
 
 
 async def test_an_event_id_that_is_none_is_refused(client: httpx.AsyncClient) -> None:
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
     for given in ("x", "1.2.3", "1.2.3.x", "-1.0.0.0"):
         answer = await client.get(f"/v1/sessions/{session}/events", headers={"Last-Event-ID": given})
@@ -170,11 +165,11 @@ async def test_an_open_stream_ends_once_its_key_is_revoked(
     fleet: RunningFleet, guarded: str, client: httpx.AsyncClient, way: str
 ) -> None:
     """With a problem, so that a client does not take it for a broken connection; other keys' streams go on."""
-    session = fresh()
+    session = new_session()
     await run_turn(client, "/v1/workflows/chat/sessions", {"sessionId": session, "message": "one"})
     store = open_store((fleet.root / "sessions").as_uri(), fsync=False)
     keys = KeyStore(store)
-    name = fresh("key")
+    name = new_session("key")
     _, text = await keys.create(name, ["read"])
     async with httpx.AsyncClient(base_url=guarded, timeout=30, trust_env=False) as reader:
         path, headers = f"/v1/sessions/{session}/events", {"Authorization": f"Bearer {text}"}

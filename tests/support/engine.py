@@ -259,6 +259,26 @@ def setting(**variables: Any) -> JsonObject:
     return call("archmax_set_variables", variables=variables)
 
 
+def fee(**args: Any) -> JsonObject:
+    """A call of the sub-workflow `fee`."""
+    return call("archmax_workflow_fee", **args)
+
+
+def in_main(answer: JsonObject) -> JsonObject:
+    """The answer, for sessions of the workflow `main` alone."""
+    return {**answer, "when_workflow": "main"}
+
+
+def in_fee(answer: JsonObject) -> JsonObject:
+    """The answer, for sessions of the sub-workflow `fee` alone."""
+    return {**answer, "when_workflow": "fee"}
+
+
+def by_grader(answer: JsonObject) -> JsonObject:
+    """The answer, for graders alone."""
+    return {**answer, "role": "grader"}
+
+
 def bench_of(
     spec: str | Mapping[str, str],
     model: str | Sequence[Any] | RawModel = "[]",

@@ -10,10 +10,10 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import httpx
 
+from archmax.local.ports import free_port
 from archmax.local.processes import dying_with_parent
 from archmax.local.redis import EmbeddedRedis
 
@@ -106,10 +107,9 @@ def write_workspace(root: Path) -> Path:
     return root
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def new_session(prefix: str = "s") -> str:
+    """An id no other test has."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
 @dataclass

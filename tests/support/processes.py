@@ -15,6 +15,14 @@ from tests.support.command import command_environment
 MARK = "ARCHMAX_TEST_MARK"
 
 
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def marked(mark: str) -> list[str]:
     """Command lines of all living processes that were started, however deep, with `MARK=mark` in their environment."""
     wanted = f"{MARK}={mark}".encode()

@@ -2,21 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 from archmax.cli.render.style import Style
 from archmax.local.fleet import LocalFleet, flower_part
+from archmax.local.ports import free_port
 from archmax.local.redis import EmbeddedRedis
 from archmax.local.supervisor import Supervisor
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def get(url: str) -> int:

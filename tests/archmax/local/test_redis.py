@@ -16,6 +16,7 @@ from archmax.local import redis as local
 from archmax.local.ports import free_port
 from archmax.local.redis import EmbeddedRedis, RedisUnavailable, find_server
 from tests.support.command import command_environment
+from tests.support.processes import alive
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 90) -> None:
@@ -23,14 +24,6 @@ def wait_until(condition: Callable[[], bool], *, seconds: float = 90) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_the_servers_answers_lists_scripts_and_streams_work():

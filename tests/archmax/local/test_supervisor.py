@@ -4,7 +4,6 @@ import asyncio
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,8 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from archmax.cli.render.style import Style
+from archmax.local.ports import free_port
 from archmax.local.supervisor import LONGEST_LINE_BYTES, Part, Supervisor
 from tests.support.command import command_environment
+from tests.support.processes import alive
 
 #: prints the word of its argument and waits; on SIGTERM says goodbye and ends
 POLITE = """
@@ -51,13 +52,6 @@ def python(name: str, script: str, *arguments: str, **more: object) -> Part:
     return Part(name=name, command=[sys.executable, "-c", script, *arguments], **more)  # pyrefly: ignore[bad-argument-type]
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(90):
         while not condition():  # noqa: ASYNC110 - what is waited for is in another process
@@ -79,12 +73,6 @@ class Fleet:
     async def says(self, text: str) -> None:
         await until(lambda: text in self.log or self.task.done())
         assert text in self.log
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_every_line_carries_its_parts_name():

@@ -12,7 +12,7 @@ import pytest
 from engine.delegation.opening_message import opening_message
 from engine.errors import ChildSessionError
 from engine.workspace.directory_backend import DirectoryBackend
-from tests.support.engine import Bench, call, do, say, setting
+from tests.support.engine import Bench, call, do, fee, in_fee, in_main, say, setting
 
 Make = Callable[..., Bench]
 MAIN = """
@@ -36,29 +36,17 @@ FEE = """
 PLAIN = "states:\n  start:\n    triggers: { manual: }\n"
 
 
-def fee(**args: Any) -> dict[str, Any]:
-    return call("archmax_workflow_fee", **args)
-
-
-def child(answer: dict[str, Any]) -> dict[str, Any]:
-    return {**answer, "when_workflow": "fee"}
-
-
-def main(answer: dict[str, Any]) -> dict[str, Any]:
-    return {**answer, "when_workflow": "main"}
-
-
 async def test_children_are_numbered_in_message_order_across_turns(bench: Make) -> None:
     """04 §5.1, OP-3."""
     two = do(fee(n="a"), fee(n="b"))
     b = bench(
         {"main": MAIN, "fee": FEE},
         [
-            main(two),
-            main(say("x")),
-            main(do(fee(n="c"))),
-            main(say("y")),
-            child({**say("ok"), "repeat": True}),
+            in_main(two),
+            in_main(say("x")),
+            in_main(do(fee(n="c"))),
+            in_main(say("y")),
+            in_fee({**say("ok"), "repeat": True}),
         ],
     )
     await b.send()
@@ -74,10 +62,10 @@ async def test_a_child_holds_its_arguments_and_its_trigger_and_nothing_else(benc
     b = bench(
         {"main": MAIN, "fee": FEE},
         [
-            main(do(setting(secret=1, title="Caller"))),
-            main(do(fee(n=1, title=" Theirs ", extra=[2]))),
-            child(say("ok")),
-            main(say("done")),
+            in_main(do(setting(secret=1, title="Caller"))),
+            in_main(do(fee(n=1, title=" Theirs ", extra=[2]))),
+            in_fee(say("ok")),
+            in_main(say("done")),
         ],
         variables={"host": 1},
     )
@@ -95,7 +83,7 @@ async def test_a_childs_transcript_begins_with_the_opening_note_alone(bench: Mak
     """04 §5.4: human role, marked; no caller prose; no naming step in its prompt (§5.6)."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n='a "b"'), text="CALLER WORDS")), child(say("ok")), main(say("done"))],
+        [in_main(do(fee(n='a "b"'), text="CALLER WORDS")), in_fee(say("ok")), in_main(say("done"))],
     )
     await b.send("PERSON WORDS")
     seen = next(s for s in b.seen if s.workflow == "fee")
@@ -139,10 +127,10 @@ async def test_the_answer_is_message_and_declared_returns_with_the_fixed_note(be
     b = bench(
         {"main": MAIN, "fee": FEE},
         [
-            main(do(fee(n=1))),
-            child(do(setting(waived=None, fee="2", other=1))),
-            child(say("It is 2.")),
-            main(say("done")),
+            in_main(do(fee(n=1))),
+            in_fee(do(setting(waived=None, fee="2", other=1))),
+            in_fee(say("It is 2.")),
+            in_main(say("done")),
         ],
     )
     outcome = await b.send()
@@ -172,7 +160,7 @@ async def test_all_returns_unset_leave_only_the_note(bench: Make) -> None:
     """04 §6; a child that said nothing gets the placeholder; it also completes in a state that is not terminal (OP-14)."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n=1))), child({**say(""), "repeat": True}), main(say("done"))],
+        [in_main(do(fee(n=1))), in_fee({**say(""), "repeat": True}), in_main(say("done"))],
     )
     outcome = await b.send()
     answer = json.loads(b.results(outcome, "archmax_workflow_fee")[0])
@@ -184,7 +172,9 @@ async def test_all_returns_unset_leave_only_the_note(bench: Make) -> None:
 
 async def test_without_returns_the_answer_is_the_closing_message(bench: Make) -> None:
     """04 §6."""
-    b = bench({"main": MAIN, "fee": PLAIN}, [main(do(fee(), text="")), child(say("One.")), main(say("done"))])
+    b = bench(
+        {"main": MAIN, "fee": PLAIN}, [in_main(do(fee(), text="")), in_fee(say("One.")), in_main(say("done"))]
+    )
     assert b.results(await b.send()) == ["One."]
 
 
@@ -216,7 +206,7 @@ async def test_a_failed_child_is_a_tool_error_of_its_kind(
     """04 §4.2, OP-13: workflow, state and reason; for a raise the child's code; the failure routes in the end."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n=1))), *[child(a) for a in answers], main(say("done")), main(say("tidied"))],
+        [in_main(do(fee(n=1))), *[in_fee(a) for a in answers], in_main(say("done")), in_main(say("tidied"))],
         recursion_limit=12,
     )
     outcome = await b.send()
@@ -237,7 +227,7 @@ async def test_a_mistyped_return_is_refused_at_the_childs_write(bench: Make) -> 
     """04 §4.2, 03 §9.6."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n=1))), child(do(setting(days="2"))), child(say("ok")), main(say("done"))],
+        [in_main(do(fee(n=1))), in_fee(do(setting(days="2"))), in_fee(say("ok")), in_main(say("done"))],
     )
     await b.send()
     assert "days" not in (await b.state("s1~1")).values
@@ -247,7 +237,7 @@ async def test_an_argument_that_is_a_mistyped_return_fails_invalid_return(bench:
     """04 §4.2, 03 §4.3: a locked seed of a wrong kind; the child is rejected."""
     b = bench(
         {"main": MAIN, "fee": FEE},
-        [main(do(fee(n=1, days="x"))), child(say("ok")), main(say("done")), main(say("tidied"))],
+        [in_main(do(fee(n=1, days="x"))), in_fee(say("ok")), in_main(say("done")), in_main(say("tidied"))],
     )
     outcome = await b.send()
     assert "(invalid-return)" in b.results(outcome)[0] and "days" in b.results(outcome)[0]
@@ -259,10 +249,10 @@ async def test_workflow_wide_denials_of_the_caller_bind_the_child(bench: Make) -
     b = bench(
         {"main": MAIN, "fee": FEE},
         [
-            main(do(fee(n=1))),
-            child(do(call("stamp", name="x"), call("touch", n=1))),
-            child(say("ok")),
-            main(say("done")),
+            in_main(do(fee(n=1))),
+            in_fee(do(call("stamp", name="x"), call("touch", n=1))),
+            in_fee(say("ok")),
+            in_main(say("done")),
         ],
     )
     await b.send()
@@ -308,12 +298,12 @@ async def test_denials_add_up_down_the_chain_and_bind_scripts_and_files(bench: M
     b = bench(
         {"main": root, "mid": middle, "fee": last},
         [
-            main(do(given, call("archmax_workflow_mid"))),
+            in_main(do(given, call("archmax_workflow_mid"))),
             {**do(given), "when_workflow": "mid"},
             {**do(call("write_file", file_path="scratchpad/s.md", content="x")), "when_workflow": "mid"},
             {**do(call("archmax_workflow_fee", sheet="scratchpad/s.md")), "when_workflow": "mid"},
             {**say("mid is done"), "when_workflow": "mid", "repeat": True},
-            main(say("done")),
+            in_main(say("done")),
         ],
         files={"workflows/fee/scripts/try.js": code},
         mounts={"/ledger/": {"backend": DirectoryBackend(tmp_path), "governed": True}},
@@ -330,7 +320,7 @@ async def test_denials_add_up_down_the_chain_and_bind_scripts_and_files(bench: M
 
 async def test_a_childs_events_carry_its_ids_and_its_usage_is_its_own(bench: Make) -> None:
     """04 §11."""
-    b = bench({"main": MAIN, "fee": FEE}, [main(do(fee(n=1))), child(say("ok")), main(say("done"))])
+    b = bench({"main": MAIN, "fee": FEE}, [in_main(do(fee(n=1))), in_fee(say("ok")), in_main(say("done"))])
     outcome = await b.send()
     start = b.one("sub-workflow-start")
     assert (start["sessionId"], start["depth"], start["workflow"]) == (
@@ -353,7 +343,8 @@ async def test_a_child_waiting_for_its_caller_cannot_be_addressed(bench: Make) -
     asks = "states:\n  start:\n    triggers: { manual: }\n    transitions: [{ to: gate, description: ask }]\n  gate:\n    type: human\n    instructions: Look.\n    transitions: [{ to: end, description: ok }]\n  end:\n"
     move = do(call("archmax_advance", to="gate", reason="r"))
     b = bench(
-        {"main": MAIN, "fee": asks}, [main(do(fee())), child(move), child(say("look")), main(say("waiting"))]
+        {"main": MAIN, "fee": asks},
+        [in_main(do(fee())), in_fee(move), in_fee(say("look")), in_main(say("waiting"))],
     )
     assert (await b.send()).kind == "parked"
     for attempt in (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.engine import Bench, call, do, say, setting
+from tests.support.engine import Bench, call, do, fee, in_fee, in_main, say, setting
 
 Make = Callable[..., Bench]
 MAIN = """
@@ -33,10 +33,6 @@ def answering(value: Any) -> Callable[[str, Mapping[str, Any]], Any]:
         return value
 
     return mock
-
-
-def fee(**args: Any) -> dict[str, Any]:
-    return call("archmax_workflow_fee", **args)
 
 
 NOTE = "Not all return variables were set by the sub-workflow: "
@@ -137,32 +133,24 @@ def read(path: str) -> dict[str, Any]:
     return call("read_file", file_path=path)
 
 
-def child(answer: dict[str, Any]) -> dict[str, Any]:
-    return {**answer, "when_workflow": "fee"}
-
-
-def main(answer: dict[str, Any]) -> dict[str, Any]:
-    return {**answer, "when_workflow": "main"}
-
-
 async def test_a_file_goes_down_and_another_comes_up_at_the_same_path(bench: Make) -> None:
     """04 §12: the value is never rewritten; other files stay where they are."""
     b = bench(
         {"main": MAIN, "fee": COPY},
         [
-            main(do(write("scratchpad/in.md", "from above"), write("scratchpad/own.md", "private"))),
-            main(do(fee(sheet="./scratchpad/in.md"))),
-            child(
+            in_main(do(write("scratchpad/in.md", "from above"), write("scratchpad/own.md", "private"))),
+            in_main(do(fee(sheet="./scratchpad/in.md"))),
+            in_fee(
                 do(
                     read("scratchpad/in.md"),
                     read("scratchpad/own.md"),
                     write("scratchpad/out.md", "from below"),
                 )
             ),
-            child(do(write("scratchpad/below.md", "private"), setting(result="scratchpad/out.md"))),
-            child(say("copied")),
-            main(do(read("scratchpad/out.md"), read("scratchpad/below.md"))),
-            main(say("done")),
+            in_fee(do(write("scratchpad/below.md", "private"), setting(result="scratchpad/out.md"))),
+            in_fee(say("copied")),
+            in_main(do(read("scratchpad/out.md"), read("scratchpad/below.md"))),
+            in_main(say("done")),
         ],
     )
     outcome = await b.send()
@@ -183,13 +171,13 @@ async def test_a_different_file_at_the_path_refuses_the_copy_an_equal_one_is_fin
     b = bench(
         {"main": MAIN, "fee": COPY},
         [
-            main(do(write("scratchpad/in.md", "x"), write("scratchpad/out.md", held))),
-            main(do(fee(sheet="scratchpad/in.md"))),
-            child(do(write("scratchpad/out.md", "from below"))),
-            child(do(setting(result="scratchpad/out.md"))),
-            child(say("copied")),
-            main(say("done")),
-            {**main(say("tidied")), "optional": True},
+            in_main(do(write("scratchpad/in.md", "x"), write("scratchpad/out.md", held))),
+            in_main(do(fee(sheet="scratchpad/in.md"))),
+            in_fee(do(write("scratchpad/out.md", "from below"))),
+            in_fee(do(setting(result="scratchpad/out.md"))),
+            in_fee(say("copied")),
+            in_main(say("done")),
+            {**in_main(say("tidied")), "optional": True},
         ],
     )
     outcome = await b.send()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidDecisionTargetError
-from tests.support.engine import Bench, advance_to, call, do, say, setting
+from tests.support.engine import Bench, advance_to, call, do, in_main, say, setting
 from tests.support.worlds import Crash, World
 
 Make = Callable[..., Bench]
@@ -46,10 +46,6 @@ def ask(q: str) -> dict[str, Any]:
     return call("archmax_workflow_ask", q=q)
 
 
-def main(answer: dict[str, Any]) -> dict[str, Any]:
-    return {**answer, "when_workflow": "main"}
-
-
 CHILD: list[dict[str, Any]] = [
     {**do(advance_to("gate")), "when_workflow": "ask", "when_state": "start", "repeat": True},
     {**say("the child asks"), "when_workflow": "ask", "when_state": "gate", "repeat": True},
@@ -68,7 +64,7 @@ for _answer in CHILD:
 
 
 def made(bench: Make, *answers: dict[str, Any]) -> Bench:
-    return bench({"main": MAIN, "ask": ASK}, [*[main(a) for a in answers], *CHILD])
+    return bench({"main": MAIN, "ask": ASK}, [*[in_main(a) for a in answers], *CHILD])
 
 
 async def test_a_parked_child_parks_its_caller(bench: Make) -> None:
@@ -203,7 +199,7 @@ async def test_a_failed_sibling_stays_outstanding_while_another_is_parked(bench:
         {"main": MAIN, "ask": ASK},
         [
             fail,
-            *[main(a) for a in (do(ask("fail"), ask("a")), say("open"), say("stop"), say("tidied"))],
+            *[in_main(a) for a in (do(ask("fail"), ask("a")), say("open"), say("stop"), say("tidied"))],
             *CHILD,
         ],
     )
@@ -243,7 +239,7 @@ async def test_a_grandchilds_decision_is_taken_on_the_root(bench: Make) -> None:
     b = bench(
         {"main": MAIN.replace("archmax_workflow_ask", "archmax_workflow_mid"), "mid": middle, "ask": ASK},
         [
-            main(do(call("archmax_workflow_mid"))), main(say("open")), main(say("all done")),
+            in_main(do(call("archmax_workflow_mid"))), in_main(say("open")), in_main(say("all done")),
             {**do(ask("a")), **mid}, {**say("mid waits"), **mid}, {**do(setting(answer="mine")), **mid}, {**say("mid is done"), **mid},
             *CHILD,
         ],
@@ -274,8 +270,8 @@ async def test_a_waiting_child_takes_the_delivery_and_the_parent_keeps_its_own(b
     )
     b = bench(
         {"main": MAIN, "ask": WAITS},
-        [main(do(ask("a"))), wait, main(say("waiting")), say("child done", when_workflow="ask"),
-         main(do(call("archmax_wait", reason="mine"), text="now I")), main(say("done"))],
+        [in_main(do(ask("a"))), wait, in_main(say("waiting")), say("child done", when_workflow="ask"),
+         in_main(do(call("archmax_wait", reason="mine"), text="now I")), in_main(say("done"))],
     )  # fmt: skip
     outcome = await b.send()
     assert (outcome.status, outcome.parked_channel) == ("awaiting_input", "input")
@@ -312,7 +308,7 @@ async def test_a_park_of_a_script_code_state_or_grader_fails_the_call(bench: Mak
     )
     b = bench(
         {"main": spec, "ask": ASK},
-        [main(do(first)), *graded, main(say("done")), *CHILD],
+        [in_main(do(first)), *graded, in_main(say("done")), *CHILD],
         files={"workflows/main/scripts/c.js": code},
     )
     outcome = await b.send()
@@ -354,7 +350,7 @@ async def test_a_spent_timeout_does_not_hide_a_parked_child(bench: Make) -> None
     """04 §9.1: the park is presented first; decision 0122."""
     spec = MAIN.replace("maxParks: 1", "timeoutMs: 150")
     slow = {**CHILD[0], "delay_ms": 300}
-    answers = [main(do(ask("a"))), main(say("open")), main(say("done"))]
+    answers = [in_main(do(ask("a"))), in_main(say("open")), in_main(say("done"))]
     b = bench({"main": spec, "ask": ASK}, [*answers, slow, *CHILD[1:]])
     outcome = await b.send()
     assert (outcome.kind, (await b.state()).position) == ("parked", "intake")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.jsontext import JsonObject
-from tests.support.engine import Bench, advance_to, call, do, say, setting
+from tests.support.engine import Bench, advance_to, by_grader, call, do, in_fee, say, setting
 
 Make = Callable[..., Bench]
 SPEC = """
@@ -24,14 +23,6 @@ FEE = "states: { start: { triggers: { manual: { requires: [n], returns: [fee] } 
 CHECK = "export default ({ tools }) => tools.archmax_advance({ to: 'judge', reason: 'sound' });"
 
 
-def in_fee(answer: JsonObject) -> JsonObject:
-    return {**answer, "when_workflow": "fee"}
-
-
-def graded(answer: JsonObject) -> JsonObject:
-    return {**answer, "role": "grader"}
-
-
 SCRIPT = [
     {**answer, "when_workflow": "main"} if "when_workflow" not in answer else answer
     for answer in (
@@ -40,7 +31,7 @@ SCRIPT = [
         in_fee(say("three")),
         do(advance_to("nowhere")),  # refused: no step
         do(advance_to("check", "counted")),
-        graded(do(advance_to("review", "please look"))),
+        by_grader(do(advance_to("review", "please look"))),
         say("a person decides"),
         do(call("archmax_reset", reason="from the start")),
         do(call("archmax_wait", reason="for the mail"), text="waiting"),  # parks: no step

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from core.jsontext import JsonObject
 from sandbox import Fault, Sandbox
-from tests.support.engine import Bench, bench, call, do, say, setting
+from tests.support.engine import Bench, bench, call, do, in_fee, say, setting
 
 __all__ = ["bench"]
 Make = Callable[..., Bench]
@@ -22,10 +22,6 @@ FEE = "states: { start: { triggers: { manual: { requires: [n], returns: [fee] } 
 
 def run(code: str) -> JsonObject:
     return {**do(call("archmax_eval", code=code)), "when_workflow": "main"}
-
-
-def in_fee(answer: JsonObject) -> JsonObject:
-    return {**answer, "when_workflow": "fee"}
 
 
 DONE = {**say("done"), "when_workflow": "main", "repeat": True}

@@ -17,7 +17,7 @@ from langchain_core.tools import StructuredTool
 from core.jsontext import JsonObject
 from engine.session.state import SessionState, fold
 from engine.turn.ports import Stop, TurnFenced, TurnReleased
-from tests.support.engine import Bench, advance_to, call, do, say, setting
+from tests.support.engine import Bench, advance_to, by_grader, call, do, fee, in_fee, in_main, say, setting
 from tests.support.worlds import Crash, World
 
 Make = Callable[..., Bench]
@@ -55,32 +55,16 @@ CHECK = """export default async function ({ tools }) {
 }"""
 
 
-def fee(n: str) -> JsonObject:
-    return call("archmax_workflow_fee", n=n)
-
-
-def graded(answer: JsonObject) -> JsonObject:
-    return {**answer, "role": "grader"}
-
-
-def in_fee(answer: JsonObject) -> JsonObject:
-    return {**answer, "when_workflow": "fee"}
-
-
-def own(answer: JsonObject) -> JsonObject:
-    return {**answer, "when_workflow": "main"}
-
-
 SCRIPT = [
-    own(do(call("touch", n=1), call("touch", n=2), call("touch", n=-3), setting(a=1), text="On it.")),
-    own(do(call("write_file", file_path="scratchpad/x.md", content="x"), fee("7"), call("touch", n=4), fee("8"))),
-    own(do(call("archmax_eval", code="await tools.touch({ n: 5 }); (await tools.archmaxWorkflowFee({ n: 9 })).length"))),
-    own(do(call("touch", n=6), advance_to("check"))),
-    graded(do(call("touch", n=20), fee("30"))),
-    graded(do(advance_to("review", evidence=["scratchpad/x.md"]))),
-    own(say("Please look.")),
-    own(do(call("touch", n=40))),
-    own(say("Done.")),
+    in_main(do(call("touch", n=1), call("touch", n=2), call("touch", n=-3), setting(a=1), text="On it.")),
+    in_main(do(call("write_file", file_path="scratchpad/x.md", content="x"), fee(n="7"), call("touch", n=4), fee(n="8"))),
+    in_main(do(call("archmax_eval", code="await tools.touch({ n: 5 }); (await tools.archmaxWorkflowFee({ n: 9 })).length"))),
+    in_main(do(call("touch", n=6), advance_to("check"))),
+    by_grader(do(call("touch", n=20), fee(n="30"))),
+    by_grader(do(advance_to("review", evidence=["scratchpad/x.md"]))),
+    in_main(say("Please look.")),
+    in_main(do(call("touch", n=40))),
+    in_main(say("Done.")),
     in_fee(do(call("touch", n=100), setting(fee=3))),
     in_fee(say("It is 3.")),
 ]  # fmt: skip

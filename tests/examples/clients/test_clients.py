@@ -17,17 +17,9 @@ import pytest
 from celery import Celery
 from celery.events import EventReceiver
 
+from archmax.local.ports import free_port
 from tests.support.desk import ADMIN, bearer
-from tests.support.fleet import (
-    REPOSITORY,
-    TEST_SECRET,
-    Process,
-    RunningFleet,
-    eventually,
-    free_port,
-    settled,
-    sse,
-)
+from tests.support.fleet import REPOSITORY, TEST_SECRET, Process, RunningFleet, eventually, settled, sse
 
 CLIENTS = REPOSITORY / "examples" / "clients"
 CUSTOMER, WHY = "orders@harborbakery.example", "The bread tins of SO-4101 are dented, please refund them."
