@@ -67,7 +67,7 @@ def turn_context(
     )
     chain = assembly.wiring.options.middleware
     if chain is not None:
-        from engine.turn.middleware import Hooks  # LangChain's agents are slow to import
+        from engine.turn.hooks import Hooks  # LangChain's agents are slow to import
 
         ctx.hooks = Hooks(chain, ctx)
     return ctx

@@ -28,7 +28,7 @@ from engine.workspace.router import Workspace
 if TYPE_CHECKING:
     from engine.delegation.calls import ChildCall
     from engine.turn.assembly import Assembly
-    from engine.turn.middleware import Hooks
+    from engine.turn.hooks import Hooks
     from engine.turn.scripts import SessionScripts
 
 RECURSION_LIMIT = 400

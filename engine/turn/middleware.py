@@ -1,58 +1,30 @@
-"""A host's LangChain `AgentMiddleware` in our loop: wrapped model and tool calls, and the four node hooks.
+"""A host's LangChain `AgentMiddleware`, checked once: what each overrides, and the state fields its schema declares.
 
-The middleware classes are LangChain's and run unchanged. What they see as state is the session's transcript and the
-fields their schemas declare; what they change becomes records of the log, so that another process goes on from it.
-`jump_to`, message updates and `Command.update` mean what they mean there; what only a graph can do is refused by name.
+The classes are LangChain's and run unchanged (`engine.turn.hooks`). One that does what only a graph can do is refused
+by name before any turn begins.
 
 A module nobody imports without middleware: LangChain's agents are slow to import.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
-from typing import Any, Final, Literal, TypeAlias, cast, get_origin, get_type_hints
+from typing import Any, Final, get_origin, get_type_hints
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
-from langchain_core.messages.utils import convert_to_messages
+from langchain_core.messages import RemoveMessage
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.channels.untracked_value import UntrackedValue
-from langgraph.prebuilt import ToolRuntime
-from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
-from core.jsontext import JsonObject, dumps, loads
 from engine.errors import MiddlewareError
-from engine.models.scope import CallScope
-from engine.session.messages import assistant_message, new_id, text_of, user_message
-from engine.turn.calls import AT_MOST_ONCE, Call, Result, judge, settle
-from engine.turn.context import TurnContext
-from engine.turn.host_tools import host_tool, result_text
-from engine.turn.tools import Tool, ToolCallContext
-from engine.workspace.tools import ToolResult
 
-Jump: TypeAlias = Literal["end", "model", "tools"]
-#: makes a model call: model, messages, tools, further arguments of the provider's request
-ModelCall: TypeAlias = Callable[
-    [Any, list[BaseMessage], list[JsonObject], Mapping[str, Any]], Awaitable[AIMessage]
-]
-
-_OWN_FIELDS: Final = frozenset({"messages", "jump_to", "structured_response"})
+#: fields every agent's state has: they mean something of their own here and are not kept beside the others
+OWN_FIELDS: Final = frozenset({"messages", "jump_to", "structured_response"})
 _HOOKS: Final = ("before_agent", "before_model", "after_model", "after_agent")
 _WRAPS: Final = ("wrap_model_call", "wrap_tool_call")
 #: what a hook may not do here, and what its host is told
@@ -60,7 +32,6 @@ _CANNOT: Final = (
     (interrupt, "it interrupts a graph, and there is none: let a person decide in a human state instead"),
     (RemoveMessage, "it removes messages, and the transcript is a log that keeps them"),
 )
-NOT_RUN = "Error: this call did not run, because the turn was stopped before it."
 
 
 @dataclass(frozen=True)
@@ -79,14 +50,14 @@ class MiddlewareChain:
         self.given = tuple(given)
         names: set[str] = set()
         for middleware in self.given:
-            name = _name(middleware)
+            name = name_of(middleware)
             if not isinstance(middleware, AgentMiddleware):
                 raise MiddlewareError(name, "it is no langchain AgentMiddleware")
             if name in names:
                 raise MiddlewareError(name, "it is given twice")
             names.add(name)
             for thing, problem in _CANNOT:
-                if _names(type(middleware), thing):
+                if _mentions(type(middleware), thing):
                     raise MiddlewareError(name, problem)
         self.tools: tuple[BaseTool, ...] = tuple(
             tool for middleware in self.given for tool in getattr(middleware, "tools", None) or ()
@@ -97,29 +68,26 @@ class MiddlewareChain:
             for name, field in _fields_of(middleware.state_schema).items()
         }
         self._having = {
-            hook: tuple(m for m in self.given if _has(m, hook) or _has(m, f"a{hook}"))
+            hook: tuple(m for m in self.given if overrides(m, hook) or overrides(m, f"a{hook}"))
             for hook in (*_HOOKS, *_WRAPS)
         }
 
     def having(self, hook: str) -> tuple[AgentMiddleware[Any, Any, Any], ...]:
         return self._having[hook]
 
-    @property
-    def edits_answers(self) -> bool:
-        """Whether an answer may be changed after the model wrote it: then no piece of it is shown before."""
-        return bool(self._having["after_model"])
 
-
-def _name(middleware: Any) -> str:
+def name_of(middleware: Any) -> str:
+    """As messages name it; it need not be one yet."""
     name = getattr(middleware, "name", None)
     return name if isinstance(name, str) else type(middleware).__name__
 
 
-def _has(middleware: AgentMiddleware[Any, Any, Any], method: str) -> bool:
+def overrides(middleware: AgentMiddleware[Any, Any, Any], method: str) -> bool:
+    """Whether its class has a method of its own there."""
     return getattr(type(middleware), method) is not getattr(AgentMiddleware, method)
 
 
-def _names(kind: type, thing: object) -> bool:
+def _mentions(kind: type, thing: object) -> bool:
     """Whether a hook of the class, or a function of its class or module that a hook calls, names `thing`."""
     seen: set[CodeType] = set()
 
@@ -152,7 +120,7 @@ def _names(kind: type, thing: object) -> bool:
 def _fields_of(schema: type) -> dict[str, StateField]:
     fields: dict[str, StateField] = {}
     for name, hint in get_type_hints(schema, include_extras=True).items():
-        if name in _OWN_FIELDS:
+        if name in OWN_FIELDS:
             continue
         marks: list[Any] = []
         while (get_origin(hint) is not None and hasattr(hint, "__metadata__")) or _is_required(hint):
@@ -180,390 +148,3 @@ def _is_reducer(mark: Any) -> bool:
 
 def _is_channel(mark: Any, channel: type) -> bool:
     return isinstance(mark, channel) or (isinstance(mark, type) and issubclass(mark, channel))
-
-
-@dataclass
-class Answered:
-    """A model's answer after every `after_model` hook, and what else the hooks said."""
-
-    answer: AIMessage
-    #: results hooks gave to calls of the answer: call id → message
-    results: dict[str, ToolMessage] = field(default_factory=dict)
-    more: list[AIMessage] = field(default_factory=list)
-    jump: Jump | None = None
-
-
-class Hooks:
-    """The middleware of one turn."""
-
-    def __init__(self, chain: MiddlewareChain, ctx: TurnContext) -> None:
-        self.chain, self.ctx = chain, ctx
-        #: values no log can hold: they last as long as this process works on the turn
-        self._loose: dict[str, Any] = {}
-        self._attempted: set[str] = set()
-
-    @property
-    def edits_answers(self) -> bool:
-        return self.chain.edits_answers
-
-    # -- state ---------------------------------------------------------------------------------------------------
-
-    def state(self, *more: BaseMessage) -> dict[str, Any]:
-        """What hooks are given: the transcript and the fields in force."""
-        messages = [_addressable(message) for message in self.ctx.transcript()]
-        return {"messages": [*messages, *more], **self.ctx.state.middleware, **self._loose}
-
-    def _update(self, owner: str, update: Mapping[str, Any]) -> None:
-        """Fold what a hook set beside messages and jumps. Raises: `MiddlewareError` for an undeclared field."""
-        kept: JsonObject = {}
-        for name, value in update.items():
-            if name in _OWN_FIELDS:
-                continue
-            declared = self.chain.fields.get(name)
-            if declared is None:
-                raise MiddlewareError(owner, f"it sets {name!r}, which no state_schema declares")
-            held = self._loose.get(name, self.ctx.state.middleware.get(name))
-            if declared.reducer is not None and held is not None:
-                value = declared.reducer(held, value)
-            try:
-                kept[name] = loads(dumps(value))
-                self._loose.pop(name, None)
-            except (TypeError, ValueError):
-                self._loose[name] = value
-        if kept:
-            self.ctx.rec.add("middleware", set=kept)
-
-    def _edit(self, message: BaseMessage) -> bool:
-        """Replace the text of a message the transcript has. False when it has none with that id."""
-        identity = message.id or ""
-        for entry in reversed(self.ctx.state.messages):
-            if _address(entry) == identity:
-                text = text_of(message.content)
-                if text != entry["text"]:
-                    self.ctx.rec.add("edit", role=entry["role"], id=entry["id"], text=text)
-                    self.ctx.forget_rendering()
-                return True
-        return False
-
-    # -- node hooks ----------------------------------------------------------------------------------------------
-
-    async def before_model(self) -> Jump | None:
-        """`before_agent` at the turn's first call, then `before_model`, in order. A jump skips the rest."""
-        s = self.ctx.state
-        if s.middleware_turn != s.turn:
-            spent = [name for name, declared in self.chain.fields.items() if declared.run]
-            self.ctx.rec.add("middleware", drop=[n for n in spent if n in s.middleware], turn=s.turn)
-            jump = await self._run("before_agent", self.chain.having("before_agent"))
-            if jump is not None:
-                return jump
-        return await self._run("before_model", self.chain.having("before_model"))
-
-    async def after_agent(self) -> Jump | None:
-        """The agent stopped: in reverse order, as LangChain does."""
-        return await self._run("after_agent", self.chain.having("after_agent")[::-1])
-
-    async def _run(self, hook: str, chain: Iterable[AgentMiddleware[Any, Any, Any]]) -> Jump | None:
-        for middleware in chain:
-            update = await _call_hook(middleware, hook, self.state())
-            if not update:
-                continue
-            self._update(_name(middleware), update)
-            for message in _messages(update):
-                self._insert(_name(middleware), message)
-            jump = _jump(middleware, update)
-            if jump is not None:
-                return jump
-        return None
-
-    def _insert(self, owner: str, message: BaseMessage) -> None:
-        known = isinstance(message, HumanMessage | AIMessage | ToolMessage)
-        if known and message.id and self._edit(message):
-            return
-        rec = self.ctx.rec
-        match message:
-            case HumanMessage():
-                rec.add("message", m=user_message(text_of(message.content)))
-            case AIMessage():
-                rec.add("message", m=assistant_message(message, taken_ids=self.ctx.state.call_ids))
-            case ToolMessage() if self.ctx.state.call(message.tool_call_id) is not None:
-                self.answer_call(message)
-            case _:
-                raise MiddlewareError(
-                    owner,
-                    f"it gives a {type(message).__name__} the transcript has no place for; messages are only "
-                    "added and edited here, never removed",
-                )
-
-    def answer_call(self, message: ToolMessage) -> None:
-        """A hook's own result for a call that has none yet."""
-        ctx = self.ctx
-        written = ctx.state.call(message.tool_call_id)
-        if written is None:
-            return
-        call = Call(written["id"], written["name"] or "unknown", {}, ctx.current)
-        settle(ctx, call, Result(text_of(message.content), ok=message.status != "error", quiet=True))
-
-    def stop_calls(self) -> None:
-        """Answer every call a jump leaves undone: a provider refuses a transcript with open calls."""
-        for written in self.ctx.state.unanswered:
-            call = Call(written["id"], written["name"] or "unknown", {}, self.ctx.current)
-            settle(self.ctx, call, Result(NOT_RUN, ok=False, quiet=True))
-
-    async def after_model(self, answer: AIMessage) -> Answered:
-        """What the hooks make of an answer that is not recorded yet; in reverse order, as LangChain does."""
-        seen = Answered(_identified(answer, self.ctx.state.call_ids))
-        for middleware in self.chain.having("after_model")[::-1]:
-            shown = self.state(seen.answer, *seen.results.values(), *seen.more)
-            update = await _call_hook(middleware, "after_model", shown)
-            if not update:
-                continue
-            owner = _name(middleware)
-            self._update(owner, update)
-            open_calls = {call["id"] for call in seen.answer.tool_calls}
-            for message in _messages(update):
-                if isinstance(message, AIMessage) and message.id == seen.answer.id:
-                    seen.answer = message
-                elif isinstance(message, ToolMessage) and message.tool_call_id in open_calls:
-                    seen.results.setdefault(message.tool_call_id, message)
-                elif isinstance(message, AIMessage) and not (message.id and self._edit(message)):
-                    seen.more.append(message)
-                elif not isinstance(message, AIMessage):
-                    self._insert(owner, message)
-            jump = _jump(middleware, update)
-            if jump is not None:
-                seen.jump = jump
-                break
-        return seen
-
-    # -- wrapped calls -------------------------------------------------------------------------------------------
-
-    async def model_call(
-        self,
-        model: Any,
-        messages: Sequence[BaseMessage],
-        tools: Sequence[JsonObject],
-        scope: CallScope,
-        call: ModelCall,
-    ) -> AIMessage:
-        """One model call through every `wrap_model_call`. Raises: what the model or a middleware raises."""
-        chain = self.chain.having("wrap_model_call")
-        if not chain:
-            return await call(model, list(messages), list(tools), {})
-        system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
-        talk = list(messages[1:] if system is not None else messages)
-        request: ModelRequest[Any] = ModelRequest(
-            model=model,
-            messages=cast(Any, talk),
-            system_message=system,
-            tools=[dict(tool) for tool in tools],
-            state=cast(Any, {**self.state(), "messages": talk}),
-            runtime=Runtime(),
-        )
-
-        async def base(asked: ModelRequest[Any]) -> ModelResponse[Any]:
-            if asked.response_format is not None:
-                raise MiddlewareError("wrap_model_call", "structured answers of an agent are not supported")
-            said = [*([asked.system_message] if asked.system_message is not None else []), *asked.messages]
-            shapes = [t if isinstance(t, dict) else convert_to_openai_tool(t) for t in asked.tools]
-            settings = dict(asked.model_settings)
-            if asked.tool_choice is not None:
-                settings["tool_choice"] = asked.tool_choice
-            return ModelResponse(result=[await call(asked.model, list(said), shapes, settings)])
-
-        handler: Callable[[ModelRequest[Any]], Awaitable[Any]] = base
-        for middleware in reversed(chain):
-            handler = self._around(middleware, "wrap_model_call", handler)
-        answer = self._answer_of(await handler(request))
-        if scope.taken:
-            answer.response_metadata = {
-                **answer.response_metadata,
-                "scripted": {"used": list(scope.taken)},
-            }
-        return answer
-
-    def _answer_of(self, said: Any) -> AIMessage:
-        if isinstance(said, ExtendedModelResponse):
-            self._command("wrap_model_call", said.command)
-            said = said.model_response
-        if isinstance(said, ModelResponse):
-            said = next((m for m in reversed(said.result) if isinstance(m, AIMessage)), None)
-        if not isinstance(said, AIMessage):
-            raise MiddlewareError("wrap_model_call", f"it answered with {type(said).__name__}, no message")
-        return said
-
-    def _command(self, owner: str, command: Command[Any] | None) -> list[BaseMessage]:
-        """Fold a command's update; its messages are the caller's. Raises: `MiddlewareError` for a graph's moves."""
-        if command is None:
-            return []
-        if command.goto or command.graph or command.resume:
-            raise MiddlewareError(owner, "it answers with a command to a graph, and there is none")
-        update = command.update if isinstance(command.update, Mapping) else {}
-        self._update(owner, update)
-        return _messages(update)
-
-    def _around(
-        self,
-        middleware: AgentMiddleware[Any, Any, Any],
-        method: str,
-        inner: Callable[[Any], Awaitable[Any]],
-    ) -> Callable[[Any], Awaitable[Any]]:
-        async def around(request: Any) -> Any:
-            if _has(middleware, f"a{method}"):
-                said = await getattr(middleware, f"a{method}")(request, normal)
-            else:
-                said = await _in_thread(getattr(middleware, method), request, normal)
-            return said
-
-        async def normal(request: Any) -> Any:
-            said = await inner(request)
-            if method == "wrap_model_call" and not isinstance(said, ModelResponse):
-                return ModelResponse(result=[self._answer_of(said)])
-            return said
-
-        return around
-
-    async def tool_call(self, tool: Tool, call: Call, context: ToolCallContext) -> ToolResult:
-        """One allowed tool call through every `wrap_tool_call`. Raises: what the tool or a middleware raises."""
-        chain = self.chain.having("wrap_tool_call")
-        run = self.ctx.assembly.run_tool
-        if not chain:
-            return await run(tool, call.args, context)
-        held: dict[int, tuple[ToolMessage, ToolResult]] = {}
-
-        async def base(asked: ToolCallRequest) -> ToolMessage:
-            result = await self._repeatable(tool, call, asked, context)
-            message = ToolMessage(result.text, tool_call_id=call.id, name=tool.name)
-            held[id(message)] = (message, result)
-            return message
-
-        handler: Callable[[ToolCallRequest], Awaitable[Any]] = base
-        for middleware in reversed(chain):
-            handler = self._around(middleware, "wrap_tool_call", handler)
-        said = await handler(self._tool_request(call, context))
-        if isinstance(said, Command):
-            answers = self._command("wrap_tool_call", said)
-            said = next((m for m in answers if isinstance(m, ToolMessage)), None)
-        if not isinstance(said, ToolMessage):
-            raise MiddlewareError("wrap_tool_call", f"it answered with {type(said).__name__}, no tool result")
-        if said.status == "error":
-            raise RuntimeError(text_of(said.content) or "the tool failed")
-        known = held.get(id(said))
-        return known[1] if known is not None else ToolResult(result_text(said.content))
-
-    def _tool_request(self, call: Call, context: ToolCallContext) -> ToolCallRequest:
-        state = self.state()
-        return ToolCallRequest(
-            tool_call={"name": call.name, "args": dict(call.args), "id": call.id, "type": "tool_call"},
-            tool=self.ctx.assembly.host_tools.get(call.name),
-            state=state,
-            runtime=ToolRuntime(
-                state=state,
-                context=None,
-                config=context.config,
-                stream_writer=_no_stream,
-                tool_call_id=call.id,
-                store=None,
-            ),
-        )
-
-    async def _repeatable(
-        self, tool: Tool, call: Call, asked: ToolCallRequest, context: ToolCallContext
-    ) -> ToolResult:
-        """Run what the innermost middleware asks for: the same tool, under the kernel's word when arguments changed."""
-        written = asked.tool_call
-        if written["name"] != call.name:
-            raise MiddlewareError("wrap_tool_call", f"it turned {call.name!r} into {written['name']!r}")
-        if written["args"] != call.args:
-            verdict = judge(self.ctx, Call(call.id, call.name, written["args"], call.state, call.origin))
-            if verdict.decision == "block":
-                raise RuntimeError(verdict.reason or "blocked")
-        if tool.at_most_once:
-            if context.idempotency_key in self._attempted:
-                raise RuntimeError(AT_MOST_ONCE.removeprefix("Error: "))
-            self._attempted.add(context.idempotency_key)
-        given = self.ctx.assembly.host_tools.get(call.name)
-        if asked.tool is not None and asked.tool is not given:
-            tool = host_tool(asked.tool, self.ctx.assembly.wiring.options.call_timeout_ms)
-        return await self.ctx.assembly.run_tool(tool, dict(written["args"]), context)
-
-
-def _no_stream(_chunk: Any) -> None:
-    """Custom stream output has no listener here."""
-
-
-async def _call_hook(
-    middleware: AgentMiddleware[Any, Any, Any], hook: str, state: dict[str, Any]
-) -> Mapping[str, Any]:
-    runtime: Runtime[Any] = Runtime()
-    if _has(middleware, f"a{hook}"):
-        update = await getattr(middleware, f"a{hook}")(state, runtime)
-    else:
-        update = await asyncio.to_thread(getattr(middleware, hook), state, runtime)
-    if isinstance(update, Command):
-        if update.goto or update.graph or update.resume:
-            raise MiddlewareError(
-                _name(middleware), "it answers with a command to a graph, and there is none"
-            )
-        update = update.update
-    return update if isinstance(update, Mapping) else {}
-
-
-async def _in_thread(
-    method: Callable[[Any, Any], Any], request: Any, inner: Callable[[Any], Awaitable[Any]]
-) -> Any:
-    """Run a synchronous wrap in a thread; its handler makes the call on this loop. Cut off together."""
-    loop = asyncio.get_running_loop()
-    under_way: list[Any] = []
-
-    async def asked(inner_request: Any) -> Any:
-        return await inner(inner_request)
-
-    def handler(inner_request: Any) -> Any:
-        future = asyncio.run_coroutine_threadsafe(asked(inner_request), loop)
-        under_way.append(future)
-        return future.result()
-
-    try:
-        return await asyncio.to_thread(method, request, handler)
-    finally:
-        for future in under_way:
-            future.cancel()
-
-
-def _messages(update: Mapping[str, Any]) -> list[BaseMessage]:
-    found = update.get("messages") or ()
-    if isinstance(found, BaseMessage):
-        return [found]
-    return convert_to_messages(list(found))
-
-
-def _jump(middleware: AgentMiddleware[Any, Any, Any], update: Mapping[str, Any]) -> Jump | None:
-    jump = update.get("jump_to")
-    if jump is None:
-        return None
-    if jump not in ("end", "model", "tools"):
-        raise MiddlewareError(_name(middleware), f"it jumps to {jump!r}; known: end, model, tools")
-    return cast(Jump, jump)
-
-
-def _addressable(message: BaseMessage) -> BaseMessage:
-    """With an id a hook's update can name: results have none towards a provider."""
-    if isinstance(message, ToolMessage) and message.id is None:
-        return message.model_copy(update={"id": f"result:{message.tool_call_id}"})
-    return message
-
-
-def _address(entry: Mapping[str, Any]) -> str:
-    return f"result:{entry['id']}" if entry["role"] in ("tool", "note") else str(entry["id"])
-
-
-def _identified(answer: AIMessage, taken: Iterable[str]) -> AIMessage:
-    """The answer with an id for every call that no other call has, so that hooks can answer them."""
-    seen = set(taken)
-    calls: list[Any] = []
-    for call in answer.tool_calls:
-        call_id = call.get("id")
-        unique = call_id if call_id and call_id not in seen else new_id("call")
-        seen.add(unique)
-        calls.append({**call, "id": unique})
-    return answer.model_copy(update={"tool_calls": calls, "id": answer.id or new_id("a")})

@@ -26,7 +26,7 @@ from engine.turn.tool_step import MAX_MALFORMED, all_malformed
 from engine.turn.value_files import file_issues
 
 if TYPE_CHECKING:
-    from engine.turn.middleware import Answered, Jump
+    from engine.turn.hooks import Answered, Jump
 
 #: times an empty answer is asked for again, and a cut one continued
 MAX_UNFINISHED = 2
