@@ -26,6 +26,9 @@ Disposition: TypeAlias = Literal["turn", "decide", "reply", "deliver"]
 #: `closing`: a handoff message is owed; `suspend`: nothing is owed; `suspended`: this turn's outcome is the park
 Phase: TypeAlias = Literal["closing", "suspend", "suspended"]
 
+#: which commit a record is: turn, fencing token, number within the turn
+Commit: TypeAlias = tuple[int, int, int]
+
 RECORD_VERSION = 1
 
 
@@ -60,6 +63,8 @@ class Batch:
 
 @dataclass(slots=True)
 class Variable:
+    """`locked`: only the host may set it again."""
+
     value: Any
     locked: bool
 
@@ -132,9 +137,12 @@ class SessionState:
     #: rejected for a typed return of a wrong kind: a caller tells it apart (04 §4.2)
     invalid_return: bool = False
     batch: Batch | None = None
-    #: last commit folded, so that a record met twice changes nothing
+    # log
+    #: ids of all calls of the transcript: a new one must be another
     call_ids: set[str] = field(default_factory=set)
-    last_commit: tuple[int, int, int] = (0, 0, 0)
+    #: last commit folded, so that a record met twice changes nothing
+    last_commit: Commit = (0, 0, 0)
+    #: epoch milliseconds
     created_at: int | None = None
     updated_at: int | None = None
 
@@ -170,11 +178,11 @@ class SessionState:
         """Fold one change. Raises: `UnknownChange`."""
         handler = _HANDLERS.get(change["t"])
         if handler is None:
-            raise UnknownChange(str(change.get("t")))
+            raise UnknownChange(change["t"])
         handler(self, change)
 
-    def apply_record(self, record: Mapping[str, Any], commit: tuple[int, int, int] | None = None) -> bool:
-        """Fold a record; `commit` is its (turn, fence, number). Returns False when it had been folded already."""
+    def apply_record(self, record: Mapping[str, Any], commit: Commit | None = None) -> bool:
+        """Fold a record. Returns: False when it had been folded already. Raises: `UnknownChange`."""
         if int(record.get("v", RECORD_VERSION)) > RECORD_VERSION:
             raise UnknownChange(f"record version {record['v']}")
         if commit is not None:
@@ -190,6 +198,7 @@ class SessionState:
         return True
 
     def append(self, message: JsonObject) -> None:
+        """Add a message; a result goes to its call's place, and a second result of one call nowhere."""
         if message["role"] == "tool":
             batch = self.batch
             if batch is None or message["id"] not in batch.order:
@@ -232,8 +241,8 @@ def _open(s: SessionState, c: Mapping[str, Any]) -> None:
     s.rejected = s.raised = s.exit = None
     s.failed_delegations, s.pending_delegations = [], []
     s.park_counts, s.state_turns, s.malformed, s.unfinished, s.model_steps = {}, 0, 0, 0, 0
-    s.pending_decision = s.pending_input = s.park_phase = None
-    s.reply_only = s.invalid_return = s.deliberate = False
+    s.invalid_return = s.deliberate = False
+    _clear_park(s)
 
 
 def _begin_turn(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -298,9 +307,13 @@ def _phase(s: SessionState, c: Mapping[str, Any]) -> None:
 
 
 def _unpark(s: SessionState, _c: Mapping[str, Any]) -> None:
+    _clear_park(s)
+    s.status = "running"
+
+
+def _clear_park(s: SessionState) -> None:
     s.pending_decision = s.pending_input = s.park_phase = None
     s.reply_only = False
-    s.status = "running"
 
 
 def _unreject(s: SessionState, _c: Mapping[str, Any]) -> None:
@@ -318,8 +331,7 @@ def _fail(s: SessionState, c: Mapping[str, Any]) -> None:
     s.raised = {"code": c["code"], "reason": c["reason"], "state": s.position}
     s.exit = {"success": False, "code": c["code"], "reason": c["reason"]}
     s.status, s.suspended, s.deliberate = "failed", None, False
-    s.pending_decision = s.pending_input = s.park_phase = None
-    s.reply_only = False
+    _clear_park(s)
 
 
 def _settle_rejected(s: SessionState, c: Mapping[str, Any]) -> None:
@@ -379,9 +391,8 @@ def _middleware(s: SessionState, c: Mapping[str, Any]) -> None:
 
 def _usage(s: SessionState, c: Mapping[str, Any]) -> None:
     for key, value in c["add"].items():
-        s.usage[key] = (
-            round(s.usage.get(key, 0) + value, 6) if isinstance(value, float) else s.usage.get(key, 0) + value
-        )
+        total = s.usage.get(key, 0) + value
+        s.usage[key] = round(total, 6) if isinstance(value, float) else total
     s.script_used.update(c.get("used", ()))
 
 
@@ -490,7 +501,7 @@ def _joined(s: SessionState, _c: Mapping[str, Any]) -> None:
     s.suspended = None
 
 
-def _simple(name: str) -> Callable[[SessionState, Mapping[str, Any]], None]:
+def _set(name: str) -> Callable[[SessionState, Mapping[str, Any]], None]:
     def handler(s: SessionState, c: Mapping[str, Any]) -> None:
         setattr(s, name, c["value"])
 
@@ -522,13 +533,13 @@ _HANDLERS: dict[str, Callable[[SessionState, Mapping[str, Any]], None]] = {
     "resume": _resume,
     "refuse": _refuse,
     "vars": _vars,
-    "trigger": _simple("trigger"),
+    "trigger": _set("trigger"),
     "position": _position,
     "trail": _trail,
     "park": _park,
     "phase": _phase,
     "unpark": _unpark,
-    "reject": _simple("rejected"),
+    "reject": _set("rejected"),
     "unreject": _unreject,
     "raise": _raise,
     "fail": _fail,
@@ -541,7 +552,7 @@ _HANDLERS: dict[str, Callable[[SessionState, Mapping[str, Any]], None]] = {
     "result": _result,
     "usage": _usage,
     "files": _files,
-    "todos": _simple("todos"),
+    "todos": _set("todos"),
     "count": _count,
     "child": _child,
     "pend": _pend,
@@ -565,9 +576,9 @@ _HANDLERS: dict[str, Callable[[SessionState, Mapping[str, Any]], None]] = {
 
 
 def fold(
-    session_id: str, workflow: str, records: Iterable[tuple[tuple[int, int, int] | None, Mapping[str, Any]]]
+    session_id: str, workflow: str, records: Iterable[tuple[Commit | None, Mapping[str, Any]]]
 ) -> SessionState:
-    """The state after `records`, each with its commit."""
+    """The state after `records`, each with its commit. Raises: `UnknownChange`."""
     state = SessionState(session_id, workflow)
     for commit, record in records:
         state.apply_record(record, commit)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.delegation.calls import Bounds
-from engine.errors import WorkflowLoadError
+from engine.errors import SubWorkflowError, WorkflowLoadError
 from tests.support.engine import Bench, advance_to, call, do, say, setting
 
 Make = Callable[..., Bench]
@@ -101,6 +101,20 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"card_no": 1, "copies": 4, "sheet": "scratchpad/s.md", "Bad": 1}, "invalid-param", "Bad"),
     ({"card_no": 1, "copies": 4, "sheet": "scratchpad/s.md", "title": "a\nb"}, "invalid-param", "title"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "refused"),
+    [
+        ("depth-exceeded cycle unresolved-param unknown-workflow", True),
+        ("not-delegatable disabled missing-param invalid-param", True),
+        ("rejected invalid-return raised budget parked error", False),
+    ],
+)
+def test_only_a_call_for_which_nothing_ran_is_a_refusal(kinds: str, refused: bool) -> None:
+    """04 §4.1, §4.2."""
+    for kind in kinds.split():
+        assert SubWorkflowError(kind, "fee-check", "why").is_refusal is refused
 
 
 @pytest.mark.parametrize(("args", "kind", "names"), REFUSALS)
