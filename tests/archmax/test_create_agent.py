@@ -19,7 +19,7 @@ from engine.governance.calls import ToolCall
 from engine.models.script import ModelScript
 from engine.models.scripted import ScriptedChatModel
 from engine.workspace.memory_backend import MemoryBackend
-from tests.support.engine import RawModel
+from tests.support.engine import RawModel, raw_call
 from tests.support.second_runtime import SecondRuntime
 from tests.support.workspaces import SyncBackend
 
@@ -55,10 +55,6 @@ def write(root: Path, path: str, body: str) -> None:
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(textwrap.dedent(body))
-
-
-def call(name: str, **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"c-{name}", "type": "tool_call"}])
 
 
 def ignore(event: Any) -> None:
@@ -244,7 +240,7 @@ async def test_authored_files_may_come_from_any_backend(tmp_path: Path, kind: st
         backend = MemoryBackend()
         for path, body in authored().items():
             await backend.write(f"/{path}", body)
-    model = RawModel(answers=[call("ls", path="/"), AIMessage("ok")])
+    model = RawModel(answers=[raw_call("ls", path="/"), AIMessage("ok")])
     async with await create_agent(
         backend=backend,
         workspace={"session_store": create_memory_session_store()},
@@ -359,7 +355,7 @@ async def test_trigger_and_variables_are_every_turns_default(tmp_path: Path) -> 
 
 async def test_the_recursion_limit_holds(tmp_path: Path) -> None:
     workspace_at(tmp_path)
-    answers = [call("look", where="x") for _ in range(5)]
+    answers = [raw_call("look", where="x") for _ in range(5)]
     async with await agent_of(tmp_path, *answers, tools=[look], recursion_limit=3) as agent:
         outcome = await agent.send("s", message="go")
     assert outcome.exit["code"] == "recursion-limit"
@@ -367,7 +363,7 @@ async def test_the_recursion_limit_holds(tmp_path: Path) -> None:
 
 async def test_middleware_runs_and_brings_its_tools(tmp_path: Path) -> None:
     workspace_at(tmp_path)
-    answers = [call("look", where="x") for _ in range(5)]
+    answers = [raw_call("look", where="x") for _ in range(5)]
     async with await agent_of(
         tmp_path, *answers, tools=[look], middleware=[ModelCallLimitMiddleware(run_limit=2)]
     ) as agent:
@@ -401,10 +397,10 @@ async def test_a_plain_agent_has_files_and_tools_and_no_controls(tmp_path: Path)
     write(tmp_path, "AGENTS.md", "You are Ann.")
     model = RawModel(
         answers=[
-            call("write_file", file_path="notes.md", content="kept"),
-            call("archmax_advance", to="agent", reason="x"),
-            call("read_file", file_path="checkpoints/head"),
-            call("look", where="attic"),
+            raw_call("write_file", file_path="notes.md", content="kept"),
+            raw_call("archmax_advance", to="agent", reason="x"),
+            raw_call("read_file", file_path="checkpoints/head"),
+            raw_call("look", where="attic"),
             AIMessage("done"),
             AIMessage("again"),
         ]
@@ -594,12 +590,12 @@ async def test_a_hosts_own_runtime_serves_agent_scripts_and_code_states(tmp_path
     seen: list[str] = []
     script = "const seen = await tools.look({ where: 'here' });\n[seen, (await tools.archmaxWorkflowFee({ n: 1 })).length > 0]"
     answers = [
-        call("archmax_eval", code=script),
-        call("archmax_set_variables", variables={"fee": 10}),
+        raw_call("archmax_eval", code=script),
+        raw_call("archmax_set_variables", variables={"fee": 10}),
         AIMessage("ten"),
-        call("archmax_set_variables", variables={"fee": 10}),
-        call("archmax_advance", to="check", reason="counted"),
-        call("archmax_set_variables", variables={"fee": 20}),
+        raw_call("archmax_set_variables", variables={"fee": 10}),
+        raw_call("archmax_advance", to="check", reason="counted"),
+        raw_call("archmax_set_variables", variables={"fee": 20}),
         AIMessage("twenty"),
         AIMessage("done"),
     ]

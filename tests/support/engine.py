@@ -114,6 +114,13 @@ class RawModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
+def raw_call(name: str, call_id: str | None = None, **args: Any) -> AIMessage:
+    """An answer of `RawModel` that makes one call."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": call_id or f"{name}-{args}", "type": "tool_call"}]
+    )
+
+
 def check_answered(messages: Sequence[BaseMessage]) -> None:
     """Every call has exactly one result, right after its message: what providers insist on."""
     open_calls: list[str] = []

@@ -33,7 +33,7 @@ from engine.workspace.seed import SeedPathError
 from storage.conformance import conformance_checks
 from storage.memory import MemoryStore
 from storage.objects import StoreUnavailable
-from tests.support.engine import Bench, bench
+from tests.support.engine import Bench, bench, raw_call
 from tests.support.workspaces import SyncBackend
 
 __all__ = ["bench"]
@@ -55,14 +55,8 @@ states:
 """
 
 
-def call(name: str, **args: Any) -> AIMessage:
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"{name}-{args}", "type": "tool_call"}]
-    )
-
-
 def advance(to: str) -> AIMessage:
-    return call("archmax_advance", to=to, reason="so")
+    return raw_call("archmax_advance", to=to, reason="so")
 
 
 # -- where a firing goes ---------------------------------------------------------------------------------------------
@@ -195,7 +189,7 @@ async def test_of_two_resumes_that_race_for_one_park_exactly_one_wins(bench: Mak
     assert isinstance(one, Outcome) and one.state == "done"
     assert isinstance(other, SessionNotParkedError) and other.status == "running"
 
-    b = bench(WAITING, [call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("done")])
+    b = bench(WAITING, [raw_call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("done")])
     await b.send()
     one, other = await asyncio.gather(b.deliver("a"), b.deliver("b"), return_exceptions=True)
     assert isinstance(one, Outcome) and one.kind == "completed"
@@ -248,7 +242,7 @@ async def test_with_config_holds_for_every_turn_and_the_callers_limit_wins(bench
         """Notes its config."""
         return "x"
 
-    b = bench(SPEC, [call("touch", n=1), call("touch", n=2), AIMessage("never")])
+    b = bench(SPEC, [raw_call("touch", n=1), raw_call("touch", n=2), AIMessage("never")])
     original = b.agent.assembly.run_tool
 
     async def spy(tool: Any, args: Any, context: Any) -> Any:
@@ -311,7 +305,7 @@ async def test_deleting_removes_one_sessions_folder(bench: Make) -> None:
 
 async def test_seeding_is_all_or_nothing_and_names_every_bad_key(bench: Make) -> None:
     b = bench(
-        SPEC, [call("read_file", file_path="in.json"), AIMessage("ok")], mounts={"/lib/": MemoryBackend()}
+        SPEC, [raw_call("read_file", file_path="in.json"), AIMessage("ok")], mounts={"/lib/": MemoryBackend()}
     )
     bad = {
         "scratchpad/ok.txt": "x",
@@ -384,7 +378,7 @@ async def test_a_spec_some_turn_ran_under_can_be_read_again(bench: Make) -> None
 
 async def test_artifacts_are_written_where_no_agent_reaches(bench: Make, tmp_path: Path) -> None:
     """05 §16."""
-    b = bench(SPEC, [call("archmax_set_variables", variables={"n": 1}), AIMessage("ok")])
+    b = bench(SPEC, [raw_call("archmax_set_variables", variables={"n": 1}), AIMessage("ok")])
     store = create_filesystem_session_store(tmp_path)
     agent = Agent(b.agent.assembly, store.folder(), EventStream(b.events.append), store=store)
     await agent.send("s1", message="go", variables={"card": 7})
@@ -458,9 +452,9 @@ async def test_disposing_ends_the_repl_of_a_turn_and_the_turn_goes_on(bench: Mak
     b = bench(
         SPEC,
         [
-            call("archmax_eval", code="globalThis.kept = 41"),
-            call("touch"),
-            call("archmax_eval", code="1 + 1"),
+            raw_call("archmax_eval", code="globalThis.kept = 41"),
+            raw_call("touch"),
+            raw_call("archmax_eval", code="1 + 1"),
             AIMessage("ok"),
         ],
     )

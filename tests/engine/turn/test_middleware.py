@@ -39,7 +39,7 @@ from langgraph.types import Command, interrupt
 
 from engine.errors import MiddlewareError
 from engine.turn.middleware import MiddlewareChain
-from tests.support.engine import Bench, RawModel, bench
+from tests.support.engine import Bench, RawModel, bench, raw_call
 from tests.support.worlds import World
 
 __all__ = ["bench"]
@@ -64,10 +64,6 @@ states:
 
 def chain(*given: Any) -> MiddlewareChain:
     return MiddlewareChain(given)
-
-
-def call(name: str, call_id: str = "c1", **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id, "type": "tool_call"}])
 
 
 # -- the published ones ----------------------------------------------------------------------------------------------
@@ -111,7 +107,7 @@ async def test_tool_retry_runs_a_raising_tool_again(bench: Make) -> None:
 
     b = bench(
         SPEC,
-        [call("flaky"), AIMessage("ok")],
+        [raw_call("flaky"), AIMessage("ok")],
         tools=[StructuredTool.from_function(flaky)],
         middleware=chain(ToolRetryMiddleware(max_retries=3, initial_delay=0)),
     )
@@ -123,7 +119,7 @@ async def test_tool_retry_runs_a_raising_tool_again(bench: Make) -> None:
 async def test_tool_retry_that_gives_up_tells_the_model(bench: Make) -> None:
     b = bench(
         SPEC,
-        [call("touch", n=-1), AIMessage("ok")],
+        [raw_call("touch", n=-1), AIMessage("ok")],
         middleware=chain(ToolRetryMiddleware(max_retries=1, initial_delay=0)),
     )
     outcome = await b.send()
@@ -135,7 +131,7 @@ async def test_tool_retry_that_gives_up_tells_the_model(bench: Make) -> None:
 async def test_a_tool_error_is_told_in_the_hosts_words(bench: Make) -> None:
     b = bench(
         SPEC,
-        [call("touch", n=-1), AIMessage("ok")],
+        [raw_call("touch", n=-1), AIMessage("ok")],
         middleware=chain(
             ToolErrorMiddleware(on_error=lambda error, request: f"{request.tool_call['name']} is shut")
         ),
@@ -158,7 +154,7 @@ async def test_cleared_tool_uses_are_cleared_for_the_model_alone(bench: Make) ->
     edit = ClearToolUsesEdit(trigger=1, keep=0, placeholder="[gone]")
     b = bench(
         SPEC,
-        [call("touch", n=1), AIMessage("ok")],
+        [raw_call("touch", n=1), AIMessage("ok")],
         middleware=chain(ContextEditingMiddleware(edits=[edit])),
     )
     outcome = await b.send()
@@ -177,7 +173,7 @@ async def test_a_tool_that_may_run_at_most_once_is_not_retried(bench: Make) -> N
 
     b = bench(
         SPEC,
-        [call("fragile"), AIMessage("ok")],
+        [raw_call("fragile"), AIMessage("ok")],
         tools=[StructuredTool.from_function(fragile, metadata={"at_most_once": True})],
         middleware=chain(ToolRetryMiddleware(max_retries=3, initial_delay=0)),
     )
@@ -213,7 +209,7 @@ async def test_pii_is_taken_out_of_tool_results(bench: Make) -> None:
 
     b = bench(
         SPEC,
-        [call("flaky"), AIMessage("ok")],
+        [raw_call("flaky"), AIMessage("ok")],
         tools=[StructuredTool.from_function(flaky)],
         middleware=chain(
             PIIMiddleware("email", strategy="redact", apply_to_input=False, apply_to_tool_results=True)
@@ -228,7 +224,7 @@ async def test_pii_is_taken_out_of_a_reply_to_a_parked_session(bench: Make) -> N
     """A reply-only call is a model call like another (03 §10.5)."""
     b = bench(
         HUMAN,
-        [call("archmax_advance", to="check", reason="r"), AIMessage("handed over"), AIMessage("hm")],
+        [raw_call("archmax_advance", to="check", reason="r"), AIMessage("handed over"), AIMessage("hm")],
         middleware=chain(PIIMiddleware("email", strategy="redact", apply_to_output=True)),
     )
     assert (await b.send()).kind == "parked"
@@ -240,7 +236,7 @@ async def test_pii_is_taken_out_of_a_reply_to_a_parked_session(bench: Make) -> N
 async def test_a_model_call_limit_ends_the_turn_in_words(bench: Make) -> None:
     b = bench(
         SPEC,
-        [call("touch", f"c{n}", n=n) for n in range(9)],
+        [raw_call("touch", f"c{n}", n=n) for n in range(9)],
         middleware=chain(ModelCallLimitMiddleware(run_limit=2)),
     )
     outcome = await b.send()
@@ -266,7 +262,7 @@ async def test_a_limit_per_thread_counts_across_turns(bench: Make) -> None:
 async def test_a_limit_that_raises_fails_the_turn(bench: Make) -> None:
     b = bench(
         SPEC,
-        [call("touch")] * 3,
+        [raw_call("touch")] * 3,
         middleware=chain(ModelCallLimitMiddleware(run_limit=1, exit_behavior="error")),
     )
     outcome = await b.send()
@@ -291,7 +287,7 @@ async def test_a_tool_call_limit_blocks_the_calls_above_it(bench: Make) -> None:
 async def test_a_tool_call_limit_may_end_the_turn(bench: Make) -> None:
     b = bench(
         SPEC,
-        [call("touch", "a"), call("touch", "b"), AIMessage("never")],
+        [raw_call("touch", "a"), raw_call("touch", "b"), AIMessage("never")],
         middleware=chain(ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")),
     )
     outcome = await b.send()
@@ -403,7 +399,7 @@ class Noted(AgentMiddleware[Any, Any, Any]):
 async def test_hooks_run_in_langchains_order(bench: Make) -> None:
     """Before hooks in order, after hooks in reverse, the first given is the outermost wrap."""
     log: list[str] = []
-    b = bench(SPEC, [call("touch"), AIMessage("ok")], middleware=chain(Noted("a", log), Noted("b", log)))
+    b = bench(SPEC, [raw_call("touch"), AIMessage("ok")], middleware=chain(Noted("a", log), Noted("b", log)))
     assert (await b.send()).reply == "ok"
     round_ = [
         *("a before_model", "b before_model"),
@@ -432,7 +428,7 @@ class Counter(AgentMiddleware[Any, Any, Any]):
 
 
 async def test_declared_fields_last_and_reduce(bench: Make) -> None:
-    b = bench(SPEC, [call("touch"), AIMessage("a"), AIMessage("b")], middleware=chain(Counter()))
+    b = bench(SPEC, [raw_call("touch"), AIMessage("a"), AIMessage("b")], middleware=chain(Counter()))
     await b.send()
     await b.send()
     state = await b.folded()
@@ -505,7 +501,7 @@ async def test_a_sync_wrap_makes_its_call_on_the_turns_loop(bench: Make) -> None
 
     b = bench(
         SPEC,
-        [call("flaky"), AIMessage("ok")],
+        [raw_call("flaky"), AIMessage("ok")],
         tools=[StructuredTool.from_function(coroutine=flaky, name="flaky")],
         middleware=chain(louder),
     )
@@ -536,7 +532,7 @@ async def test_changed_arguments_are_judged_again(bench: Make) -> None:
 
     b = bench(
         SPEC,
-        [call("write_file", file_path="scratchpad/a", content="x"), AIMessage("ok")],
+        [raw_call("write_file", file_path="scratchpad/a", content="x"), AIMessage("ok")],
         middleware=chain(elsewhere),
     )
     outcome = await b.send()
@@ -556,7 +552,7 @@ async def test_a_wrap_may_answer_with_a_command(bench: Make) -> None:
                 }
             )
 
-    b = bench(SPEC, [call("touch"), AIMessage("ok")], middleware=chain(Stamps()))
+    b = bench(SPEC, [raw_call("touch"), AIMessage("ok")], middleware=chain(Stamps()))
     outcome = await b.send()
     assert b.results(outcome) == ["by hand"]
     assert b.touched == []
@@ -573,7 +569,7 @@ async def test_a_blocked_call_reaches_no_middleware(bench: Make) -> None:
 
     b = bench(
         SPEC,
-        [call("read_file", file_path="checkpoints/head"), AIMessage("ok")],
+        [raw_call("read_file", file_path="checkpoints/head"), AIMessage("ok")],
         middleware=chain(spy),
     )
     await b.send()
@@ -588,7 +584,7 @@ async def test_tools_of_scripts_pass_through_the_wrap_too(bench: Make) -> None:
 
     b = bench(
         SPEC,
-        [call("archmax_eval", code="await tools.touch({n: 4})"), AIMessage("ok")],
+        [raw_call("archmax_eval", code="await tools.touch({n: 4})"), AIMessage("ok")],
         middleware=chain(louder),
     )
     outcome = await b.send()
@@ -605,13 +601,13 @@ async def test_a_middlewares_tools_can_be_granted(bench: Make) -> None:
         tools = (flaky,)
 
     given = chain(Brings())
-    b = bench(SPEC, [call("flaky"), AIMessage("ok")], tools=given.tools, middleware=given)
+    b = bench(SPEC, [raw_call("flaky"), AIMessage("ok")], tools=given.tools, middleware=given)
     outcome = await b.send()
     assert b.results(outcome) == ["noon"]
 
 
 async def test_a_graders_calls_pass_through_the_wraps(bench: Make) -> None:
-    second = RawModel(answers=[call("archmax_advance", to="done", reason="fine")])
+    second = RawModel(answers=[raw_call("archmax_advance", to="done", reason="fine")])
     b = bench(
         """
         states:
@@ -658,7 +654,7 @@ async def test_a_turn_taken_over_after_any_commit_keeps_what_middleware_counted(
     for crash_at in range(1, 8):
         b = bench(
             SPEC,
-            [call("touch", f"c{n}", n=n) for n in range(9)],
+            [raw_call("touch", f"c{n}", n=n) for n in range(9)],
             middleware=chain(ModelCallLimitMiddleware(run_limit=3)),
         )
         world = World(b)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,20 +16,14 @@ from engine.turn.platform_prompt import PLATFORM_PROMPT, for_session
 from engine.turn.prompt import zones_block
 from engine.workspace.memory_backend import MemoryBackend
 from tests.support.command import REPOSITORY
-from tests.support.engine import Bench, bench
+from tests.support.engine import Bench, bench, raw_call
 
 __all__ = ["bench"]
 Make = Callable[..., Bench]
 
 
-def call(name: str, **args: Any) -> AIMessage:
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"{name}-{args}", "type": "tool_call"}]
-    )
-
-
 def advance(to: str) -> AIMessage:
-    return call("archmax_advance", to=to, reason="so")
+    return raw_call("archmax_advance", to=to, reason="so")
 
 
 def blocks(b: Bench, index: int) -> tuple[str, str]:
@@ -106,7 +99,8 @@ async def test_layers_stand_in_order_and_absent_ones_are_skipped(bench: Make) ->
 async def test_the_static_block_is_the_same_for_every_call_and_names_no_state(bench: Make) -> None:
     """03 §17.1: byte-identical, no slug, title, summary, script, criteria or count of states."""
     b = bench(
-        LOANS, [call("touch"), advance("hidden-review"), AIMessage("over"), AIMessage("hm"), AIMessage("bye")]
+        LOANS,
+        [raw_call("touch"), advance("hidden-review"), AIMessage("over"), AIMessage("hm"), AIMessage("bye")],
     )
     await b.send()
     await b.reply("and?")
@@ -339,7 +333,7 @@ async def test_a_child_is_told_what_finishing_short_means_for_its_caller(bench: 
     """
     b = bench(
         {"main": parent, "child": child},
-        [call("archmax_workflow_child"), AIMessage("short"), AIMessage("ok")],
+        [raw_call("archmax_workflow_child"), AIMessage("short"), AIMessage("ok")],
     )
     await b.send()
     static, volatile = blocks(b, 1)
@@ -356,7 +350,9 @@ states:
 
 async def test_a_message_to_a_terminal_state_is_told_to_reset_first(bench: Make) -> None:
     """03 §17.4 item 1: only when the session was already sitting there."""
-    b = bench(FOLLOWED, [advance("done"), AIMessage("bye"), call("touch"), AIMessage("hm"), AIMessage("hm")])
+    b = bench(
+        FOLLOWED, [advance("done"), AIMessage("bye"), raw_call("touch"), AIMessage("hm"), AIMessage("hm")]
+    )
     await b.send("one")
     assert "archmax_reset" not in blocks(b, 1)[1]  # it just came here
     await b.send("two")
@@ -373,7 +369,7 @@ async def test_an_entry_state_that_is_terminal_needs_no_reset(bench: Make) -> No
 async def test_a_delivery_to_a_terminal_state_needs_no_reset(bench: Make) -> None:
     b = bench(
         FOLLOWED,
-        [advance("done"), call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("got it")],
+        [advance("done"), raw_call("archmax_wait", reason="mail"), AIMessage("waiting"), AIMessage("got it")],
     )
     await b.send("one")
     await b.deliver("mail")
@@ -432,7 +428,7 @@ async def test_a_move_after_a_note_is_the_agents_own(bench: Make) -> None:
 
 
 async def test_a_waiting_call_is_told_the_reason(bench: Make) -> None:
-    b = bench(PARKS, [call("archmax_wait", reason="the mail"), AIMessage("I wait.")])
+    b = bench(PARKS, [raw_call("archmax_wait", reason="the mail"), AIMessage("I wait.")])
     await b.send()
     assert "waiting for something from outside: the mail" in blocks(b, 1)[1]
 
