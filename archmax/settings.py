@@ -27,6 +27,7 @@ class CommandSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="ARCHMAX_", env_ignore_empty=True, extra="ignore")
 
+    # These two are for the manual: what draws reads them by itself, before any settings are.
     cli_no_banner: str | None = Field(None, description="any value: no banner")
     no_color: str | None = Field(
         None, validation_alias=AliasChoices("NO_COLOR"), description="any value: no colour; icons stay"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from core.jsontext import Json
 from engine.governance.zones import MountPrefixes
@@ -32,11 +32,6 @@ class _Lists:
             yield ("states", slug, self.kind, "forbid"), forbid
 
 
-class _Words(NamedTuple):
-    one: str
-    many: str
-
-
 def check_skills(report: Report, spec: Spec, registry: SkillRegistry) -> None:
     """Every skills list against the bundles there are."""
     report.found.extend(registry.problems)
@@ -54,7 +49,7 @@ def check_skills(report: Report, spec: Spec, registry: SkillRegistry) -> None:
                 text = f"no source provides the skill '{shown(name)}'; known: {listed(known)}"
                 text += report.perhaps(name, known)
                 report.add("error", "skills.unknown", path, text, at=(*path, index))
-    _check_algebra(report, spec, lists, slugs, _Words("skill", "skills"))
+    _check_algebra(report, spec, lists, slugs, "skill")
     always = frozenset(lists.always)
     for slug, state in spec.states.items():
         for index, name in enumerate(state.skills_allow):
@@ -91,7 +86,7 @@ def check_mounts(report: Report, spec: Spec, mounts: MountPrefixes) -> None:
     _check_grants(report, ("mounts", "allow_always"), spec.mounts_allow_always, mounts)
     for slug, state in spec.states.items():
         _check_grants(report, ("states", slug, "mounts", "allow"), state.mounts_allow, mounts)
-    _check_algebra(report, spec, lists, mounts.governed, _Words("mount", "mounts"))
+    _check_algebra(report, spec, lists, mounts.governed, "mount")
     asked = {
         grant.mount: grant.access for grant in spec.mounts_allow_always if grant.mount in mounts.governed
     }
@@ -142,9 +137,7 @@ def _redundant(report: Report, kind: str, slug: str, index: int, name: str) -> N
     )
 
 
-def _check_algebra(
-    report: Report, spec: Spec, lists: _Lists, governable: Collection[str], words: _Words
-) -> None:
+def _check_algebra(report: Report, spec: Spec, lists: _Lists, governable: Collection[str], noun: str) -> None:
     """What the lists do to each other, over names that lists decide about."""
     kind = lists.kind
     always = frozenset(lists.always)
@@ -159,8 +152,7 @@ def _check_algebra(
         here = frozenset(allow)
         if not allow and always and _written(spec, slug, kind, "allow") == []:
             text = (
-                f"an empty list takes nothing away from {kind}.allow_always: "
-                f"use forbid to leave a {words.one} out"
+                f"an empty list takes nothing away from {kind}.allow_always: use forbid to leave a {noun} out"
             )
             report.add("warning", f"{kind}.empty-allow", (*path, "allow"), text)
         denied = frozenset(forbid)

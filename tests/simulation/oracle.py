@@ -67,7 +67,6 @@ class Oracle:
         self.opened: dict[str, tuple[str, int]] = {}
         self.answered: list[Answered] = []
         self.keys_answered: dict[str, tuple[str, int]] = {}
-        self.takeovers = 0
         self.garbage: set[str] = set()
         #: when something was last written of each session and its descendants
         self.moved: dict[str, int] = {}
@@ -199,7 +198,6 @@ class Oracle:
 
     def _take_over(self, new: Head, old: Head, where: str) -> None:
         turn = self.turns[new.session, new.life, new.turn]
-        self.takeovers += 1
         self.counts["takeovers"] += 1
         part = new.parts[-1]
         if new.fence != old.fence + 1 or new.parts[:-1] != old.parts or part.fence != old.fence:

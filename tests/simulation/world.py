@@ -88,7 +88,6 @@ class World:
         self.oracle = Oracle(self.server)
         self.workers: list[Worker] = []
         self.backlog: list[Message] = []
-        self.hostile = True
         self._ids = 0
         self._names = 0
         self._clients_by_fleet: dict[int, Process] = {}
@@ -372,7 +371,6 @@ class World:
             for second in range(hostile // 1000):
                 scheduler.run(second * 1000)
                 self._mishap()
-            self.hostile = False
             self.faults = Faults(latency=self.drawn.latency)
             scheduler.log("peace")
             # Somebody uses the command once more where one died.
