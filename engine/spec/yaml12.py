@@ -31,6 +31,7 @@ from yaml.events import (
 )
 
 from core.jsontext import Json
+from core.jsvalues import js_text
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 100
@@ -411,19 +412,13 @@ def _number(text: str, line: int, column: int) -> int | float | None:
 
 def _key_text(value: Json) -> str:
     """A scalar key as text, in its canonical spelling (01 §2.5)."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        if math.isnan(value):
-            return ".nan"
-        if math.isinf(value):
-            return ".inf" if value > 0 else "-.inf"
-        return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
-    return str(value)
+    if not isinstance(value, float):
+        return js_text(value)
+    if math.isnan(value):
+        return ".nan"
+    if math.isinf(value):
+        return ".inf" if value > 0 else "-.inf"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
 
 
 def _shown(text: str | None, limit: int = 60) -> str:
