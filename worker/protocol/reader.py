@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import TypeVar
 
 from core.jsontext import JsonObject
-from storage.layout import INBOX
 from storage.records import EndedTurn, Head, InboxEntry
 from storage.sessionlog import Chain, HeadMoved, SessionLog
 from worker.protocol.errors import SessionGone, TurnUnknown
@@ -111,11 +110,6 @@ async def pending(fleet: Fleet, session: str) -> list[int]:
     after = log.keys.inbox(head.turn) if head is not None else None
     listed = await fleet.files.listing(log.keys.inbox_prefix, after=after)
     return [int(item.key.removeprefix(log.keys.inbox_prefix)) for item in listed]
-
-
-async def pending_entries(fleet: Fleet) -> int:
-    """How many inputs are unfinished or still owe something, fleet-wide. One request per 1,000."""
-    return len(await fleet.files.listing(INBOX))
 
 
 async def _turn(log: SessionLog, n: int) -> TurnView:
