@@ -313,7 +313,12 @@ class RedisLeases:
 
     async def run(self) -> None:
         """Renew every lease of this process until cancelled."""
-        await asyncio.gather(self._renew_always(), self._tick_always())
+        ticking = asyncio.create_task(self._tick_always(), name="archmax-tick")
+        try:
+            # In this very task: a cancel that redis-py loses is repeated by whoever waits for the task to end.
+            await self._renew_always()
+        finally:
+            ticking.cancel()
 
     async def _renew_always(self) -> None:
         while True:
