@@ -42,6 +42,7 @@ async def test_a_backlog_does_not_multiply(tmp_path: Path, redis_server: Embedde
     """protocol.md §6: what waits in its queue is not sent again, however long, and a listing reads nothing of it."""
     client = FleetClient(FleetSettings(root=tmp_path, redis_url=SecretStr(redis_server.url)))
     await client.open()
+    await client.redis.flushdb()  # what earlier tests' dead workers have left is overdue, too
     queue = turn_queue("backlog-desk")
     try:
         drafts = [
