@@ -91,14 +91,15 @@ for i = 2, #ARGV, 2 do
 end
 """
 # keys: watch, sent, sent to · args: push ms, limit, the header that says when a message was sent, slack ms, the shared queue
-# A queue is served in order: while its oldest message is no younger than ours, ours may be waiting behind it.
+# A queue is served in order: while its oldest message is no younger than ours, ours may be waiting behind it. A key of its
+# name that is no queue holds up no other session.
 _OVERDUE = """
 local now = redis.call('TIME'); local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local oldest = {}
 local function may_wait(queue, at)
   if oldest[queue] == nil then
-    local message = redis.call('LINDEX', queue, -1)
-    local sent = message and message:match('"' .. ARGV[3] .. '": ?(%d+)')
+    local message = redis.pcall('LINDEX', queue, -1)
+    local sent = type(message) == 'string' and message:match('"' .. ARGV[3] .. '": ?(%d+)')
     oldest[queue] = sent and tonumber(sent) or math.huge
   end
   return oldest[queue] <= at + tonumber(ARGV[4])

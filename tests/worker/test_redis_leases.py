@@ -149,6 +149,20 @@ async def test_a_message_that_still_waits_in_its_queue_is_not_sent_again(
     assert not await redis.exists(SENT, SENT_TO)
 
 
+async def test_a_key_that_is_no_queue_and_a_note_that_says_nothing_hold_up_no_session(
+    leases: RedisLeases, redis: Redis
+) -> None:
+    await redis.set(turn_queue("odd"), "no list")
+    await leases.watch([Message("s", 1, "odd"), Message("a\n.b", 1, "flow"), Message("c", 1, "flow")], 1)
+    await redis.hset(SENT_TO, "c.1", "nonsense")
+    await asyncio.sleep(0.05)
+    assert set(await leases.overdue()) == {
+        Message("s", 0, "odd"),
+        Message("a\n.b", 0, "flow"),
+        Message("c", 0),
+    }
+
+
 async def test_a_session_that_rests_is_left_alone_by_listings_and_costs_no_look(
     leases: RedisLeases, redis: Redis
 ) -> None:
