@@ -1,6 +1,8 @@
-"""The object store in a directory: one file per object, safe among any number of processes of one machine.
+"""The object store in a directory, safe among any number of processes of one machine.
 
-* A file is written whole under `@tmp/`, then appears under its key in one step: by `link`, which refuses an existing
+* A session's checkpoints, which are small and many, are records of one journal (`storage.journal`), written without a
+  lock. Every other object is a file:
+* It is written whole under `@tmp/`, then appears under its key in one step: by `link`, which refuses an existing
   name (create if absent), or by `rename` (replace). Readers never see a part of a body.
 * What depends on the object that is there (replace, delete) holds one of a few lock files under `@locks/`.
 * `fsync=True` (the default): a write that was answered survives a power cut, its folders included. Removals are not
@@ -8,7 +10,7 @@
 * Folders come with the first object in them and go with the last. Names outside the key alphabet are not ours and
   never listed, so people's files may lie beside the objects.
 
-All work is done in a few threads, but for small files whose content is in memory: they are read in place, in a tenth of
+All work is done in a few threads, but for small objects that are in memory: they are read in place, in a tenth of
 the time that the way to a thread and back takes. Paths are texts: `pathlib` costs more than most of the system calls here.
 """
 
@@ -17,20 +19,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
+import heapq
 import itertools
 import os
+import re
 import stat
+import threading
 import time
 import uuid
 import zlib
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
 from storage.filelock import exclusive, waited
+from storage.journal import Gone, Journal, Surroundings
 from storage.keys import check_key, check_prefix, content_etag, encode_segment, is_segment
 from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
 
@@ -39,6 +46,12 @@ T = TypeVar("T")
 #: Outside the alphabet of keys, so no object ever lies there.
 _TEMPORARY = "@tmp"
 _LOCKS = "@locks"
+_JOURNAL = "@journal"
+#: The objects of `<any>/checkpoints/` and one folder further down share a journal.
+_JOURNALED = re.compile(r"([^/]+/checkpoints)/([^/]+(?:/[^/]+)?)")
+_JOURNAL_FOLDER = re.compile(r"[^/]+/checkpoints/")
+#: Journals this process keeps open.
+_OPEN_JOURNALS = 128
 _LOCK_STRIPES = 64
 _PAGE = 1000
 _INLINE_BYTES = 64 * 1024
@@ -70,6 +83,9 @@ class DirectoryStore:
         self._fsync = fsync
         self._durable: set[str] = set()
         self._swept = False
+        self._around = Surroundings(fsync, self._sync_folders, self._write_temporary)
+        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals_guard = threading.Lock()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="directory-store")
         #: operations served, by name (`list` counts pages)
         self.requests: Counter[str] = Counter()
@@ -80,10 +96,10 @@ class DirectoryStore:
     async def get(self, key: str) -> StoredObject | None:
         path = self._path(key)
         self.requests["get"] += 1
-        small = self._translated("get", key, lambda: self._read(path, in_place=True))
+        small = self._translated("get", key, lambda: self._get(key, path, in_place=True))
         if small is not _NOT_IN_PLACE:
             return small
-        return await self._in_thread("get", key, lambda: self._read(path))
+        return await self._in_thread("get", key, lambda: self._get(key, path))
 
     async def put(
         self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
@@ -92,6 +108,17 @@ class DirectoryStore:
         if if_absent and if_match is not None:
             raise ValueError("a write takes one condition: if_absent or if_match")
         self.requests["put"] += 1
+        if journaled := _JOURNALED.fullmatch(key):
+            folder, name = journaled.groups()
+            return await self._in_thread(
+                "put",
+                key,
+                lambda: self._in_journal(
+                    folder,
+                    lambda journal: journal.put(name, body, if_absent=if_absent, if_match=if_match),
+                    create=key,
+                ),
+            )
         if if_absent:
             return await self._in_thread("put", key, lambda: self._create(key, path, body))
         return await self._in_thread("put", key, lambda: self._replace(key, path, body, if_match))
@@ -115,6 +142,11 @@ class DirectoryStore:
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False)
+        with self._journals_guard:
+            journals, self._journals = self._journals, OrderedDict()
+        for journal in journals.values():
+            if not journal.users:
+                journal.dispose()
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Hold `name` (any text, such as a session id) among all processes on this directory.
@@ -131,6 +163,24 @@ class DirectoryStore:
     def _lock(self, stripe: int) -> str:
         return f"{self._base}/{_LOCKS}/{stripe:02}"
 
+    def _get(self, key: str, path: str, *, in_place: bool = False) -> StoredObject | None:
+        """`in_place`: `_NOT_IN_PLACE` unless it is small and in memory."""
+        if not (journaled := _JOURNALED.fullmatch(key)):
+            return self._read(path, in_place=in_place)
+        folder, name = journaled.groups()
+        if not in_place:
+            return self._in_journal(folder, lambda journal: journal.get(name))
+        try:
+            return self._in_journal(folder, lambda journal: journal.get(name, _in_place), wait=False)
+        except _NotInPlace:
+            return _NOT_IN_PLACE
+
+    def _get_above(self, key: str, start: int) -> StoredObject | None:
+        """The recorded object that `key`, whose checkpoints' folder ends at `start`, would lie below."""
+        parts = key[start:].split("/")
+        above = (key[:start] + "/".join(parts[:depth]) for depth in (1, 2))
+        return next((found for name in above if (found := self._get(name, ""))), None)
+
     def _read(self, path: str, *, in_place: bool = False) -> StoredObject | None:
         """As `_read`. Raises: `NotADirectoryError` where the root is a file, so that it does not pass for empty."""
         try:
@@ -139,6 +189,72 @@ class DirectoryStore:
             if os.path.exists(self._base) and not os.path.isdir(self._base):
                 raise
             return None
+
+    # Journals
+
+    def _in_journal(
+        self, folder: str, work: Callable[[Journal], T], *, create: str | None = None, wait: bool = True
+    ) -> T | None:
+        """What `work` returns of the journal of `folder`; None if there is none and it is not made for the key `create`.
+
+        Raises: `_NotInPlace` without `wait` when the journal is in use.
+        """
+        for _ in range(_FOLDER_TRIES):
+            try:
+                with self._held(folder, create=create is not None, wait=wait) as journal:
+                    return work(journal)
+            except Gone:
+                continue
+            except FileNotFoundError:
+                if create is None:
+                    return None
+                whole = f"{self._base}/{folder}"
+                self._durable.discard(whole)
+                _make_folder(create, whole)
+            except NotADirectoryError as error:
+                if os.path.exists(self._base) and not os.path.isdir(self._base):
+                    raise
+                if create is None:
+                    return None
+                raise InvalidKey(create, "lies below an object") from error
+        raise StoreUnavailable("put", folder, "its journal is replaced again and again")
+
+    @contextlib.contextmanager
+    def _held(self, folder: str, *, create: bool, wait: bool) -> Generator[Journal]:
+        """The journal of `folder`, for this thread alone. One that is `Gone` is forgotten."""
+        with self._journals_guard:
+            journal = self._journals.get(folder)
+            if journal is None:
+                path = f"{self._base}/{folder}/{_JOURNAL}"
+                journal = self._journals[folder] = Journal(path, folder, self._around, create=create)
+            self._journals.move_to_end(folder)
+            journal.users += 1
+            self._close_unused()
+        try:
+            if not journal.lock.acquire(blocking=wait):
+                raise _NotInPlace
+            try:
+                yield journal
+            finally:
+                journal.lock.release()
+        except Gone:
+            with self._journals_guard:
+                if self._journals.get(folder) is journal:
+                    del self._journals[folder]
+            raise
+        finally:
+            with self._journals_guard:
+                journal.users -= 1
+                if not journal.users and self._journals.get(folder) is not journal:
+                    journal.dispose()
+
+    def _close_unused(self) -> None:
+        """Close the journals that were used longest ago."""
+        spare = len(self._journals) - _OPEN_JOURNALS
+        if spare > 0:
+            unused = (name for name, journal in self._journals.items() if not journal.users)
+            for name in list(itertools.islice(unused, spare)):
+                self._journals.pop(name).dispose()
 
     # What runs in a thread
 
@@ -178,6 +294,8 @@ class DirectoryStore:
                 break
             except FileNotFoundError:  # no folder yet, or it went with the last object of another's delete
                 self._durable.discard(folder)
+                if (journaled := _JOURNAL_FOLDER.match(key)) and self._get_above(key, journaled.end()):
+                    raise InvalidKey(key, "lies below an object") from None
                 _make_folder(key, folder)
             except NotADirectoryError as error:
                 raise InvalidKey(key, "lies below an object") from error
@@ -231,9 +349,16 @@ class DirectoryStore:
         if not os.path.isdir(self._base):
             return
         by_stripe: dict[int, list[str]] = {}
+        by_journal: dict[str, list[str]] = {}
         for key, path in paths.items():
+            if journaled := _JOURNALED.fullmatch(key):
+                by_journal.setdefault(journaled[1], []).append(journaled[2])
+                continue
             by_stripe.setdefault(_stripe(key), []).append(path)
         folders: set[str] = set()
+        for folder, names in by_journal.items():
+            if self._in_journal(folder, functools.partial(_deleted, names)):
+                folders.add(f"{self._base}/{folder}")
         for stripe, removals in by_stripe.items():
             with waited(self._lock(stripe)):
                 for path in removals:
@@ -256,6 +381,14 @@ class DirectoryStore:
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ListedObject]:
         """Objects below `folder` ("" or ending in `/`) in key order; holds the names of one folder per level."""
+        files = self._walk_files(folder, prefix, after)
+        if not _JOURNAL_FOLDER.fullmatch(folder):
+            return files
+        recorded = self._in_journal(folder[:-1], Journal.listed) or []
+        shown = (item for item in recorded if item.key.startswith(prefix) and item.key > after)
+        return heapq.merge(files, shown, key=lambda item: item.key)
+
+    def _walk_files(self, folder: str, prefix: str, after: str) -> Iterator[ListedObject]:
         entries: list[tuple[str, os.DirEntry[str]]] = []
         try:
             with os.scandir(self.root / folder) as scan:
@@ -306,6 +439,24 @@ _NOT_IN_PLACE = StoredObject(b"", "", -1)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
+class _NotInPlace(Exception):
+    """It takes waiting, for the disk or for another thread."""
+
+
+def _in_place(descriptor: int, size: int, offset: int) -> bytes:
+    """As `os.pread`. Raises: `_NotInPlace` for what is big or not in memory."""
+    body = _in_memory(descriptor, size, offset)
+    if body is None:
+        raise _NotInPlace
+    return body
+
+
+def _deleted(names: list[str], journal: Journal) -> bool:
+    """Whether nothing is left."""
+    journal.delete(names)
+    return journal.empty
+
+
 def _read(path: str, *, in_place: bool = False) -> StoredObject | None:
     """The file as an object, None if there is none. `in_place`: `_NOT_IN_PLACE` unless it is small and in memory."""
     try:
@@ -336,12 +487,12 @@ def _all_of(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _in_memory(descriptor: int, size: int) -> bytes | None:
+def _in_memory(descriptor: int, size: int, offset: int = 0) -> bytes | None:
     if not _NOWAIT or size > _INLINE_BYTES:
         return None
     buffer = bytearray(size)
     try:
-        read = os.preadv(descriptor, [buffer], 0, _NOWAIT)
+        read = os.preadv(descriptor, [buffer], offset, _NOWAIT)
     except OSError:  # not in memory, or a file system that cannot tell
         return None
     return bytes(buffer) if read == size else None

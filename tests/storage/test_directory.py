@@ -45,14 +45,14 @@ async def test_nothing_is_on_disk_before_the_first_write(store: DirectoryStore) 
 
 @pytest.mark.parametrize("fsync", [False, True])
 async def test_objects_are_plain_files_and_nothing_else_stays(tmp_path: Path, fsync: bool) -> None:
-    """05 §5: one file per object."""
+    """05 §5: one file per object, but for checkpoints."""
     store = DirectoryStore(tmp_path / "root", fsync=fsync)
-    etag = await store.put("S/checkpoints/head", b"one", if_absent=True)
-    await store.put("S/checkpoints/head", b"two", if_absent=True)
-    await store.put("S/checkpoints/head", b"three", if_match=etag)
-    await store.put("S/checkpoints/head", b"four", if_match=etag)
-    assert files(store.root) == ["S/checkpoints/head"]
-    assert (store.root / "S/checkpoints/head").read_bytes() == b"three"
+    etag = await store.put("_inbox/S/1", b"one", if_absent=True)
+    await store.put("_inbox/S/1", b"two", if_absent=True)
+    await store.put("_inbox/S/1", b"three", if_match=etag)
+    await store.put("_inbox/S/1", b"four", if_match=etag)
+    assert files(store.root) == ["_inbox/S/1"]
+    assert (store.root / "_inbox/S/1").read_bytes() == b"three"
     await store.close()
 
 

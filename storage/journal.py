@@ -1,0 +1,420 @@
+"""Many small objects in one file: an append-only journal that any number of processes write without a lock.
+
+One file per object costs an inode, two forced writes and a rename each; a record at the end of a file that is there
+costs one forced write. The journal is a sequence of records, and what it holds is what replaying them in order gives:
+
+* The kernel orders appends (`O_APPEND`), so whether a create or a replacement held its condition is decided by its place
+  in the file, the same for whoever reads it. Nobody waits for anybody; a process frozen in the middle holds up none.
+* A record that a full disk or a power cut tore is skipped: each begins with a mark that only this file has and ends
+  in a checksum. A file whose first record is torn never held anything.
+* A file grown mostly superfluous is *closed* by a last record, after which nothing counts, and replaced by one with
+  what it held then. Only this step takes a lock, and whoever finds a closed file whose replacement did not come does it.
+
+A `Journal` belongs to one process; all its calls come from threads that hold its `lock`, as do reads in place.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import struct
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from storage.keys import content_etag
+from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
+
+#: the first bytes of every record, before the file's own mark: no text in UTF-8 has them
+_MAGIC: Final = b"\xffAXJ"
+_NONCE_BYTES: Final = 8
+#: how a file may begin: as a journal, or with as much of a first record as a crash may leave, and another behind it
+_FIRST: Final = re.compile(
+    rb"\0|" + b"|".join(_MAGIC[:cut] + rb"(?:\Z|%s)" % _MAGIC for cut in range(1, 4)) + b"|" + _MAGIC
+)
+#: mark, kind, length of the name, length of the body, milliseconds
+_FIELDS: Final = struct.Struct("<12sBHIQ")
+_CHECKSUM: Final = struct.Struct("<I")
+_HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
+#: a file is replaced once so much of it, and more than half, is superfluous
+_SUPERFLUOUS_BYTES: Final = 64 * 1024
+#: how long a writer waits for a replacement that another process has begun
+_REPLACED_SECONDS: Final = 20.0
+_PAUSE_SECONDS: Final = 0.002
+
+
+class Kind(IntEnum):
+    #: the object exists from here, whatever was there
+    PUT = 1
+    #: as `PUT`, unless the object exists
+    CREATE = 2
+    #: as `PUT`, if the object has the etag that stands behind its name
+    MATCH = 3
+    #: the names in the body, a line each, exist no more
+    DELETE = 4
+    #: nothing behind this counts
+    CLOSED = 5
+
+
+class Read(Protocol):
+    """`size` bytes of a file from `offset` on; fewer at its end."""
+
+    def __call__(self, descriptor: int, size: int, offset: int, /) -> bytes: ...
+
+
+class Gone(Exception):
+    """The file was closed and replaced, or removed: open it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Where an object's body lies."""
+
+    offset: int
+    size: int
+    modified_ms: int
+    etag: str
+    #: bytes of its whole record
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    kind: int
+    name: str
+    body: bytes
+    modified_ms: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a journal needs of the store it is part of."""
+
+    fsync: bool
+    #: forces the entry of a file in this folder to disk
+    sync_folder: Callable[[str], None]
+    #: writes a whole file beside the objects, forced to disk if all is, and names it
+    temporary: Callable[[bytes], str]
+
+
+class Journal:
+    """The objects of the file at `path`. Names are keys below the journal's folder.
+
+    Every method raises `Gone` when the caller has to open the file again.
+    """
+
+    def __init__(self, path: str, folder: str, around: Surroundings, *, create: bool) -> None:
+        """`folder`: the key its objects lie below. Raises: `FileNotFoundError`, with `create` too if its folder is missing."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+        self._path = path
+        self._folder = folder
+        self._around = around
+        self.lock = threading.Lock()
+        #: calls that use it now; the store's business
+        self.users = 0
+        self._entries: dict[str, _Entry] = {}
+        #: how many names lie below each first segment
+        self._below: Counter[str] = Counter()
+        self._mark = b""
+        #: replayed so far
+        self._offset = 0
+        self._live_bytes = 0
+        self._closed = False
+        self._placed = False
+
+    def dispose(self) -> None:
+        os.close(self._descriptor)
+
+    # Reading
+
+    def get(self, name: str, read: Read = os.pread) -> StoredObject | None:
+        """Raises: what `read` does."""
+        self._catch_up(read)
+        self._require_current()
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        return StoredObject(self._body(name, entry, read), entry.etag, entry.modified_ms)
+
+    def listed(self) -> list[ListedObject]:
+        """All objects, in key order."""
+        self._catch_up()
+        self._require_current()
+        return [
+            ListedObject(f"{self._folder}/{name}", entry.size, entry.modified_ms)
+            for name, entry in sorted(self._entries.items())
+        ]
+
+    # Writing
+
+    def put(
+        self, name: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
+    ) -> str | None:
+        """The etag once the object is durable; None when the condition does not hold."""
+        self._catch_up()
+        self._require_open()
+        current = self._entries.get(name)
+        if if_absent and current is not None:
+            return None
+        if if_match is not None and (current is None or current.etag != if_match):
+            return None
+        if current is None:
+            self._require_place(name)
+        if if_absent:
+            kind, label = Kind.CREATE, name
+        elif if_match is not None:
+            kind, label = Kind.MATCH, f"{name}\n{if_match}"
+        else:
+            kind, label = Kind.PUT, name
+        start = self._append(kind, label, body)
+        if self._around.fsync:
+            self._sync()
+        landed = self._entries.get(name)
+        if landed is None or landed.offset - start != _HEADER_BYTES + len(label):
+            return None
+        return landed.etag
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Not forced to disk: an object that comes back is removed again by whoever tidies."""
+        self._catch_up()
+        self._require_open()
+        there = [name for name in names if name in self._entries]
+        if there:
+            self._append(Kind.DELETE, "", "\n".join(there).encode("ascii"))
+        superfluous = self._offset - self._live_bytes
+        if not self._entries or superfluous > max(_SUPERFLUOUS_BYTES, self._live_bytes):
+            self._replace()
+
+    @property
+    def empty(self) -> bool:
+        return not self._entries
+
+    # Replaying
+
+    def _catch_up(self, read: Read = os.pread) -> None:
+        """Replay what others have appended."""
+        status = os.fstat(self._descriptor)
+        if not status.st_nlink:
+            raise Gone
+        if status.st_size > self._offset and not self._closed:
+            self._replay(read(self._descriptor, status.st_size - self._offset, self._offset))
+
+    def _replay(self, data: bytes, *, complete: bool = False) -> None:
+        """Apply the records of `data`, the bytes from `_offset` on.
+
+        A record that is not whole may still be being written, unless a whole one follows it or all is `complete`.
+        """
+        base, position = self._offset, 0
+        if not base and not _FIRST.match(data):
+            raise StoreConfigurationError(self._path, "not a journal, or one of a newer release")
+        while position < len(data) and not self._closed:
+            record = self._record(data, position, base)
+            if record is None:
+                # Only records of this file have its mark: a body that imitates one cannot know it.
+                position = data.find(self._mark, position + 1) if self._mark else -1
+                if position < 0:
+                    break
+                continue
+            self._apply(record)
+            position = record.end - base
+            self._offset = record.end
+        if complete and not self._closed:
+            self._offset = base + len(data)
+
+    def _record(self, data: bytes, position: int, base: int) -> _Record | None:
+        """The whole record at `position`, or None."""
+        if len(data) - position < _HEADER_BYTES:
+            return None
+        mark, kind, name_length, body_length, modified_ms = _FIELDS.unpack_from(data, position)
+        if self._mark:
+            if mark != self._mark:
+                return None
+        elif not mark.startswith(_MAGIC):
+            return None
+        body_at = position + _HEADER_BYTES + name_length
+        end = body_at + body_length
+        if end > len(data):
+            return None
+        (checksum,) = _CHECKSUM.unpack_from(data, position + _FIELDS.size)
+        fields = data[position : position + _FIELDS.size]
+        if checksum != zlib.crc32(data[position + _HEADER_BYTES : end], zlib.crc32(fields)):
+            return None
+        self._mark = mark
+        name = data[position + _HEADER_BYTES : body_at].decode("ascii")
+        return _Record(kind, name, data[body_at:end], modified_ms, base + position, base + end)
+
+    def _apply(self, record: _Record) -> None:
+        name, expected = record.name, None
+        match record.kind:
+            case Kind.CREATE if name in self._entries:
+                return
+            case Kind.MATCH:
+                name, _, expected = name.partition("\n")
+                current = self._entries.get(name)
+                if current is None or current.etag != expected:
+                    return
+            case Kind.DELETE:
+                for gone in record.body.decode("ascii").split("\n"):
+                    self._forget(gone)
+                return
+            case Kind.CLOSED:
+                self._closed = True
+                return
+            case Kind.PUT | Kind.CREATE:
+                pass
+            case _:
+                raise StoreConfigurationError(self._path, "written by a newer release")
+        self._forget(name)
+        size, length = len(record.body), record.end - record.start
+        self._entries[name] = _Entry(
+            record.end - size, size, record.modified_ms, content_etag(record.body), length
+        )
+        self._below[name.partition("/")[0]] += "/" in name
+        self._live_bytes += length
+
+    def _forget(self, name: str) -> None:
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            self._live_bytes -= entry.length
+            self._below[name.partition("/")[0]] -= "/" in name
+
+    # Appending
+
+    def _append(self, kind: Kind, name: str, body: bytes) -> int:
+        """Where the record begins; it and all before it are replayed then.
+
+        Raises: `Gone` when the file was closed before; `StoreUnavailable` when it is not found where it must be.
+        """
+        mark = self._mark or _MAGIC + os.urandom(_NONCE_BYTES)
+        record = _packed(mark, kind, name, body, time.time_ns() // 1_000_000)
+        written = os.write(self._descriptor, record)
+        end = os.lseek(
+            self._descriptor, 0, os.SEEK_CUR
+        )  # behind what was appended, whatever others do meanwhile
+        if written != len(record):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = os.pread(self._descriptor, end - self._offset, self._offset)
+        start = end - written
+        if data[start - self._offset :] != record:
+            raise StoreUnavailable("put", self._path, "the file system does not append in one step")
+        self._replay(data, complete=True)
+        if not self._mark:  # the first record is torn: nothing in this file counts, nor ever will
+            self._closed = True
+            self._succeed()
+            raise Gone
+        # Another's first record was faster, and its mark is the file's; or the file was closed before.
+        if self._mark != mark or (self._closed and kind is not Kind.CLOSED):
+            raise Gone
+        return start
+
+    def _sync(self) -> None:
+        _force(self._descriptor)
+        if not self._placed:
+            self._around.sync_folder(os.path.dirname(self._path))
+            self._placed = True
+
+    def _require_place(self, name: str) -> None:
+        """Raises: `InvalidKey` for a key that is the folder of another, or lies below one."""
+        above, slash, _ = name.partition("/")
+        if slash:
+            if above in self._entries:
+                raise InvalidKey(f"{self._folder}/{name}", "lies below an object")
+        elif self._below[above] or os.path.isdir(os.path.join(os.path.dirname(self._path), name)):
+            raise InvalidKey(f"{self._folder}/{name}", "is the folder of other objects")
+
+    # Replacing
+
+    def _require_current(self) -> None:
+        """What a closed file held is still so until its replacement is there."""
+        if self._closed and not self._named():
+            raise Gone
+
+    def _require_open(self) -> None:
+        if self._closed:
+            self._succeed()
+            raise Gone
+
+    def _named(self) -> bool:
+        """Whether `path` still names this file."""
+        try:
+            named = os.stat(self._path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(self._descriptor)
+        return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _replace(self) -> None:
+        """Close the file and put one in its place that holds what it held; none if that is nothing.
+
+        Another process that is at it already is left alone.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            self._append(Kind.CLOSED, "", b"")
+            self._publish()
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _succeed(self) -> None:
+        """Wait until a closed file is replaced; do it, should its closer have died."""
+        deadline = time.monotonic() + _REPLACED_SECONDS
+        while self._named():
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        "put", self._path, "another process has begun to replace it"
+                    ) from None
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            try:
+                self._publish()
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _publish(self) -> None:
+        """Put what this closed file holds in its place, under the lock that all who do this hold."""
+        if not self._named():
+            return
+        if not self._entries:
+            os.unlink(self._path)
+            return
+        mark = _MAGIC + os.urandom(_NONCE_BYTES)
+        image = [
+            _packed(mark, Kind.PUT, name, self._body(name, entry), entry.modified_ms)
+            for name, entry in self._entries.items()
+        ]
+        os.rename(self._around.temporary(b"".join(image)), self._path)
+        if self._around.fsync:
+            self._around.sync_folder(os.path.dirname(self._path))
+
+    def _body(self, name: str, entry: _Entry, read: Read = os.pread) -> bytes:
+        body = read(self._descriptor, entry.size, entry.offset)
+        if len(body) != entry.size:
+            raise StoreUnavailable("get", f"{self._folder}/{name}", "the file was cut while it was read")
+        return body
+
+
+def _packed(mark: bytes, kind: Kind, name: str, body: bytes, modified_ms: int) -> bytes:
+    label = name.encode("ascii")
+    fields = _FIELDS.pack(mark, kind, len(label), len(body), modified_ms)
+    rest = label + body
+    return fields + _CHECKSUM.pack(zlib.crc32(rest, zlib.crc32(fields))) + rest
+
+
+#: forces content and length to disk; Linux can leave the rest
+_force: Final = getattr(os, "fdatasync", os.fsync)
