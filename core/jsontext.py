@@ -46,6 +46,15 @@ def too_deep(value: Json) -> bool:
     return any(isinstance(item, (dict, list, tuple)) for item in level)
 
 
+def detached(value: Json) -> Json:
+    """A copy that shares nothing which can be changed."""
+    if isinstance(value, dict):
+        return {key: detached(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [detached(item) for item in value]
+    return value
+
+
 def clean(value: Json) -> Json:
     """A copy of `value` that any JSON writer accepts: well-formed strings, finite numbers, string keys."""
     if isinstance(value, str):

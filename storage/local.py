@@ -135,6 +135,12 @@ class LocalSession:
             raise SessionDeleted(self.session)
         return head
 
+    @property
+    def history_key(self) -> tuple[str, str, int] | None:
+        """What names the history of the next turn; None before `dead_turn` found none, and for a new session."""
+        head = self._found[0] if self._found else None
+        return None if head is None else (self.session, head.life, head.turn + 1)
+
     async def history(self) -> list[JsonObject]:
         """All records of the session's ended turns, the newest included. Raises: `SessionDeleted`."""
         head = self._found[0] if self._found else await self.head()

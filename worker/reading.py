@@ -6,8 +6,7 @@ Nothing is believed of Redis: a lease only saves reading a running turn's log to
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ from redis.exceptions import RedisError
 from core.jsontext import JsonObject
 from engine.host.session_folder import fold_session
 from engine.session.state import SessionState
+from engine.session.state_cache import StateCache
 from storage.records import EndedTurn, Head, InboxEntry
 from storage.sessionlog import HeadMoved, SessionLog
 from worker.client import FleetClient
@@ -100,30 +100,6 @@ def split_turn_id(turn_id: str) -> tuple[str, int]:
     return session, int(number)
 
 
-@dataclass(slots=True)
-class FoldedStates:
-    """Folded sessions by what they are the fold of. Read only: nobody may change what is taken from here."""
-
-    max_messages: int = _CACHED_MESSAGES
-    _held: OrderedDict[tuple[str, str, int], SessionState] = field(default_factory=OrderedDict)
-    _messages: int = 0
-
-    def get(self, key: tuple[str, str, int]) -> SessionState | None:
-        state = self._held.get(key)
-        if state is not None:
-            self._held.move_to_end(key)
-        return state
-
-    def put(self, key: tuple[str, str, int], state: SessionState) -> None:
-        if key in self._held:
-            return
-        self._held[key] = state
-        self._messages += len(state.messages) + 1
-        while self._messages > self.max_messages and self._held:
-            _, dropped = self._held.popitem(last=False)
-            self._messages -= len(dropped.messages) + 1
-
-
 @dataclass(frozen=True, slots=True)
 class SessionView:
     """`state` must not be changed. `open`: the head's turn has not ended, so the state may still move."""
@@ -143,7 +119,8 @@ class Reader:
 
     def __init__(self, client: FleetClient) -> None:
         self._client = client
-        self._states = FoldedStates()
+        #: read only: nobody may change what is taken from here
+        self._states = StateCache(_CACHED_MESSAGES)
 
     async def head(self, session: str) -> Head | None:
         """Raises: `SessionGone`."""
@@ -209,7 +186,7 @@ class Reader:
                 raise SessionUnknown(session)
             try:
                 ended = await log.over(head)
-                key = (session, head.life, head.turn)
+                key = (session, head.life, head.turn + 1)
                 state = self._states.get(key) if ended is not None else None
                 if state is None:
                     state = await fold_session(log, head)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from engine.host.driver import TurnOptions, turn_context
 from engine.host.session_folder import lost_record, refused_record
 from engine.session.outcome import outcome_of
 from engine.session.state import SessionState, UnknownChange
+from engine.session.state_cache import StateCache
 from engine.spec.spec_hash import snapshot_bytes
 from engine.turn.assembly import Assembly, Wiring, assemble
 from engine.turn.loop import advance
@@ -41,36 +41,9 @@ from worker.refusals import WorkflowMismatch
 from worker.shown_tasks import ShownTasks
 from worker.tracing import Tracing
 
-#: folded sessions kept, by messages held: a bound on memory (a KiB or two each), not on sessions
-CACHED_MESSAGES = 10_000
-#: what a folded session takes beside its messages, in messages
-SESSION_WEIGHT = 4
 DAY_MS = 86_400_000
 #: how often a step in flight looks whether it must be cut off
 LOOK_SECONDS = 0.25
-
-
-class StateCache:
-    """Folded states by what they are the fold of: a turn's history never changes within a life."""
-
-    def __init__(self, max_messages: int = CACHED_MESSAGES) -> None:
-        self._max = max_messages
-        self._held: OrderedDict[tuple[str, str, int], SessionState] = OrderedDict()
-        self._messages = 0
-
-    def take(self, key: tuple[str, str, int]) -> SessionState | None:
-        """Removed, because the turn that takes it changes it."""
-        state = self._held.pop(key, None)
-        if state is not None:
-            self._messages -= len(state.messages) + SESSION_WEIGHT
-        return state
-
-    def put(self, key: tuple[str, str, int], state: SessionState) -> None:
-        self._held[key] = state
-        self._messages += len(state.messages) + SESSION_WEIGHT
-        while self._messages > self._max and self._held:
-            _, dropped = self._held.popitem(last=False)
-            self._messages -= len(dropped.messages) + SESSION_WEIGHT
 
 
 class Assemblies:

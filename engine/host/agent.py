@@ -262,7 +262,7 @@ class Agent:
     ) -> Outcome:
         """`known`: the session as it was just read."""
         session_id = require_session_id(session_id, self.assembly.mounts)
-        state = await self.folder.load(session_id) if known is None else known[0]
+        state = await self.folder.look(session_id) if known is None else known[0]
         if state is None:
             require_session_id(session_id, self.assembly.mounts, new=True)
         if body.get("raw"):
@@ -288,7 +288,7 @@ class Agent:
                 raise _lost_race(session_id, body["kind"]) from None
             raise
         if outcome.kind == "refused":  # another turn came between the check above and this one
-            check_input(self.assembly.spec, await self.folder.load(session_id), body, session_id=session_id)
+            check_input(self.assembly.spec, await self.folder.look(session_id), body, session_id=session_id)
         if outcome.usage is not None:
             self._usage[session_id] = outcome.usage
             self._usage.move_to_end(session_id)
@@ -348,7 +348,7 @@ class Agent:
                         f"session path {path!r} of trigger {wanted!r} found no id; the session gets one of its own",
                     )
         session_id = require_session_id(session_id, self.assembly.mounts)
-        state = None if native else await self.folder.load(session_id)
+        state = None if native else await self.folder.look(session_id)
         if state is not None and state.status == "running" and self.folder.holds(session_id):
             raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
         return resolved(spec, state, session_id, wanted, native=native), state

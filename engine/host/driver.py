@@ -113,6 +113,7 @@ class InlineDriver:
                     result = await advance(ctx, body, answers=answers)
             finally:
                 del self._active[session_id]
+                self.folder.keep(state, log)
             if ctx.error is not None and body.get("raw"):
                 raise ctx.error
             return result.outcome, ctx.answer

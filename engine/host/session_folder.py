@@ -18,6 +18,7 @@ from core.jsontext import JsonObject
 from engine.errors import SessionNotResumableError
 from engine.session.outcome import outcome_of
 from engine.session.state import RECORD_VERSION, SessionState
+from engine.session.state_cache import HistoryKey, StateCache
 from engine.turn.ports import Stop
 from storage.keys import decode_segment, encode_segment
 from storage.local import (
@@ -45,6 +46,11 @@ class LocalTurnLog:
         self._local, self._log = local, log
         self.session_id, self.turn = log.session, log.turn
         self.ended = False
+
+    @property
+    def next_key(self) -> HistoryKey:
+        """What the session's state is the history of once this turn has ended."""
+        return self._log.session, self._log.head.life, self._log.turn + 1
 
     async def commit(self, record: JsonObject) -> None:
         await self._log.commit(record)
@@ -79,6 +85,7 @@ class SessionFolder:
         self.files = LogStore(store)
         self._holds: Holds = ProcessHolds() if lock_root is None else FileHolds(lock_root / ".locks")
         self._held: set[str] = set()
+        self._states = StateCache()
         self._specs: set[str] = set()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -94,6 +101,15 @@ class SessionFolder:
         if head is None or head.deleted:
             return None
         return await fold_session(log, head)
+
+    async def look(self, session_id: str) -> SessionState | None:
+        """As `load`, for a look before anything else runs: the next turn may change what it returns."""
+        log = SessionLog(self.files, session_id)
+        head = await log.head()
+        if head is None or head.deleted:
+            return None
+        held = self._states.get((session_id, head.life, head.turn + 1))
+        return held if held is not None else await fold_session(log, head)
 
     async def session_ids(self) -> AsyncIterator[str]:
         """Every session with a head, in key order."""
@@ -152,13 +168,21 @@ class SessionFolder:
         local = LocalSession(self.files, session_id)
         try:
             await self._settle_dead(local, workflow)
-            state = SessionState(session_id, workflow)
-            for record in await local.history():
-                state.apply_record(record)
+            key = local.history_key
+            state = None if key is None else self._states.take(key)
+            if state is None:
+                state = SessionState(session_id, workflow)
+                for record in await local.history():
+                    state.apply_record(record)
             opened = await local.open(workflow, time.time_ns() // 1_000_000)
         except (HeldByFleet, SessionDeleted) as refused:
             raise SessionNotResumableError(session_id, "running", str(refused)) from None
         return state, LocalTurnLog(local, opened)
+
+    def keep(self, state: SessionState, log: LocalTurnLog) -> None:
+        """Remember the state an ended turn left, for the session's next one. The caller changes it no more."""
+        if log.ended:
+            self._states.put(log.next_key, state)
 
     async def _settle_dead(self, local: LocalSession, workflow: str) -> None:
         """End a turn whose local process died; one a fleet holds is not ours to touch (ruling 11)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from core.jsontext import JsonObject
+from core.jsontext import JsonObject, detached
 from engine.session.messages import to_langchain
 from engine.session.state import SessionState
 
@@ -19,7 +19,10 @@ NO_MESSAGE = "The sub-workflow completed without a message."
 
 @dataclass(frozen=True)
 class Outcome:
-    """One settled turn. `refused` (with `problem`) is a turn whose input the session could not take."""
+    """One settled turn. `refused` (with `problem`) is a turn whose input the session could not take.
+
+    It shares nothing with the session's state, which lives on: whoever gets it may change it.
+    """
 
     kind: Kind
     disposition: str
@@ -39,7 +42,13 @@ class Outcome:
     audit_trail: list[JsonObject] = field(default_factory=list)
     variables: dict[str, JsonObject] = field(default_factory=dict)
     usage: JsonObject | None = None
-    transcript: list[JsonObject] = field(default_factory=list, repr=False)
+    #: the session's messages as they were; read them as `transcript`
+    folded: list[JsonObject] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def transcript(self) -> list[JsonObject]:
+        """The whole transcript in its own form. Copied when asked for: a long session's is long."""
+        return [detached(message) for message in self.folded]
 
     @cached_property
     def messages(self) -> list[BaseMessage]:
@@ -123,10 +132,10 @@ def outcome_of(state: SessionState) -> Outcome:
         "session_id": state.session_id,
         "turn": state.turn,
         "reply": reply_of(state),
-        "audit_trail": list(state.trail),
-        "variables": {name: variable.to_json() for name, variable in state.variables.items()},
-        "usage": dict(state.usage) or None,
-        "transcript": list(state.messages),
+        "audit_trail": [detached(step) for step in state.trail],
+        "variables": {name: detached(variable.to_json()) for name, variable in state.variables.items()},
+        "usage": detached(state.usage) or None,
+        "folded": list(state.messages),
     }
     if state.refused is not None:
         kind: Kind = "rejected" if state.refused.get("rejected") else "refused"
@@ -136,7 +145,7 @@ def outcome_of(state: SessionState) -> Outcome:
             kind=kind,
             state=state.position,
             rejected=state.refused.get("rejected"),
-            problem=state.refused,
+            problem=detached(state.refused),
             **common,
         )
     if state.park_phase == "suspended":
@@ -146,16 +155,16 @@ def outcome_of(state: SessionState) -> Outcome:
             kind="parked",
             state=pending.get("state", state.position),
             parked_channel=channel,
-            pending=pending,
+            pending=detached(pending),
             delegation=delegation_of(state),
-            problem=state.problem,
+            problem=detached(state.problem),
             **common,
         )
     if state.status == "completed":
         return Outcome(kind="completed", state=state.position, exit={"success": True}, **common)
     if state.status == "failed":
         return Outcome(
-            kind="failed", state=state.position, exit=state.exit, raised=state.deliberate, **common
+            kind="failed", state=state.position, exit=detached(state.exit), raised=state.deliberate, **common
         )
     return Outcome(kind="rejected", state=state.position, rejected=state.rejected, **common)
 

@@ -191,11 +191,15 @@ class SessionState:
             self.last_commit = commit
         at = record.get("at")
         if isinstance(at, int):
-            self.created_at = self.created_at or at
-            self.updated_at = at
+            self.touched(at)
         for change in record.get("changes", ()):
             self.apply(change)
         return True
+
+    def touched(self, at: int) -> None:
+        """A record of the time `at` is part of the state."""
+        self.created_at = self.created_at or at
+        self.updated_at = at
 
     def append(self, message: JsonObject) -> None:
         """Add a message; a result goes to its call's place, and a second result of one call nowhere."""

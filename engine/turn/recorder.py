@@ -114,7 +114,9 @@ class Recorder:
 
     def _take(self) -> JsonObject:
         changes, self._buffer = self._buffer, []
-        return {"v": RECORD_VERSION, "at": now_ms(), "changes": changes}
+        at = now_ms()
+        self.state.touched(at)
+        return {"v": RECORD_VERSION, "at": at, "changes": changes}
 
     async def flush(self) -> None:
         """Make everything so far durable. Concurrent callers share writes."""

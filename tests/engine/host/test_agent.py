@@ -204,8 +204,8 @@ async def test_a_resume_another_turn_came_before_is_refused_by_type(bench: Make)
     class Late(SessionFolder):
         """Another turn is over between the check and the turn itself."""
 
-        async def load(self, session_id: str) -> Any:
-            state = await super().load(session_id)
+        async def look(self, session_id: str) -> Any:
+            state = await super().look(session_id)
             if not held:
                 held.append(session_id)
                 await b.decide("done")
