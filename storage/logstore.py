@@ -123,10 +123,17 @@ class Recent(Generic[T]):
         self._held.move_to_end(key)
         return held[1]
 
-    def put(self, key: str, thing: T) -> None:
+    def drop(self, key: str) -> int:
+        """Forget it. Returns: the bytes it took; 0 when it was not held."""
+        size, _ = self._held.pop(key, (0, None))
+        self._bytes -= size
+        return size
+
+    def put(self, key: str, thing: T, size: int = 0) -> None:
+        """`size`: what it takes, where that is known already."""
         if key in self._held:
             return
-        size = held_bytes(thing)
+        size = size or held_bytes(thing)
         if size > self._max_bytes:
             return
         self._held[key] = (size, thing)

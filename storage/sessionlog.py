@@ -283,11 +283,14 @@ class SessionLog:
             return refs
         whole = tail[0]
         ends = await self._all_ends(head, [ref for ref in refs if ref.first >= whole.first])
-        key, w = whole.key(self.keys.life(head.life)), self.files.new_id()
+        life = self.keys.life(head.life)
+        key, w = whole.key(life), self.files.new_id()
         body = segment_body(w, ends)
         # Whoever writes it writes the same content, so a conflict is as good.
         await self.files.create(key, body, w)
-        self.files.ends.put(key, tuple(ends))
+        # Under its own key instead of its parts': nobody reads those again, and what they take is known.
+        sizes = [self.files.ends.drop(ref.key(life)) for ref in refs if ref.first >= whole.first]
+        self.files.ends.put(key, tuple(ends), sum(sizes) if all(sizes) else 0)
         return tuple(merged)
 
     async def _old_seals(self, head: Head, ref: Ref, now_ms: int) -> list[str]:

@@ -145,6 +145,9 @@ class SessionState:
     #: epoch milliseconds
     created_at: int | None = None
     updated_at: int | None = None
+    #: the first `rendered_upto` messages as a provider is sent them, for whoever renders; no part of what is folded
+    rendered: list[Any] = field(default_factory=list, compare=False, repr=False)
+    rendered_upto: int = field(default=0, compare=False, repr=False)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -383,6 +386,7 @@ def _edit(s: SessionState, c: Mapping[str, Any]) -> None:
         if message["id"] == c["id"] and message["role"] == c["role"]:
             kept = {key: value for key, value in message.items() if key != "content"}
             s.messages[index] = {**kept, "text": c["text"]}
+            s.rendered, s.rendered_upto = [], 0
             return
 
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from engine.session.state import SessionState
 
-#: folded sessions kept, by messages held: a bound on memory (a KiB or two each), not on sessions
-CACHED_MESSAGES = 10_000
+#: folded sessions kept, by messages held: a bound on memory (three or four KiB each, rendered), not on sessions
+CACHED_MESSAGES = 5_000
 #: what a folded session takes beside its messages, in messages
 _SESSION_WEIGHT = 4
 

@@ -72,8 +72,6 @@ class TurnContext:
     error: Exception | None = None
     _script_calls: int = 0
     _visit: tuple[int, float] = (-1, 0.0)
-    _rendered: list[BaseMessage] = field(default_factory=list)
-    _rendered_upto: int = 0
 
     @property
     def current(self) -> State:
@@ -112,18 +110,14 @@ class TurnContext:
         return None if limit is None else limit - self.visit_seconds() * 1000
 
     def transcript(self) -> list[BaseMessage]:
-        """The messages a provider is sent; everything before the open batch is rendered once."""
-        messages = self.state.messages
-        settled = self.state.batch.at if self.state.batch is not None else len(messages)
-        for message in messages[self._rendered_upto : settled]:
-            self._rendered.extend(to_langchain(message))
-        self._rendered_upto = max(self._rendered_upto, settled)
-        tail = [rendered for message in messages[self._rendered_upto :] for rendered in to_langchain(message)]
-        return [*self._rendered, *tail]
-
-    def forget_rendering(self) -> None:
-        """A message already rendered was rewritten."""
-        self._rendered, self._rendered_upto = [], 0
+        """The messages a provider is sent; everything before the open batch is rendered once in a state's life."""
+        s = self.state
+        settled = s.batch.at if s.batch is not None else len(s.messages)
+        for message in s.messages[s.rendered_upto : settled]:
+            s.rendered.extend(to_langchain(message))
+        s.rendered_upto = max(s.rendered_upto, settled)
+        tail = [rendered for message in s.messages[s.rendered_upto :] for rendered in to_langchain(message)]
+        return [*s.rendered, *tail]
 
     def evidence_problem(self, written: str) -> str | None:
         """Why a path cannot be attached as evidence: it must be one the agent itself may read (03 §9.1)."""

@@ -106,7 +106,6 @@ class Hooks:
                 text = text_of(message.content)
                 if text != entry["text"]:
                     self.ctx.rec.add("edit", role=entry["role"], id=entry["id"], text=text)
-                    self.ctx.forget_rendering()
                 return True
         return False
 
