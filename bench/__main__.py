@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [--only W1,growth] [--peers DIR [--peer "celery --savers sqlite,objs3"]] [--report]`
+"""`python -m bench [--quick] [--only W1,session [--keep]] [--peers DIR [--peer "celery --savers sqlite,objs3"]] [--report]`
 
 Runs every bench of the project, then the peers of a folder, one after the other; writes `bench/results/*.json`,
 `bench/results/report.md` with ratios to the best peer against the targets, and `bench/report.html` with plots.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.counts import measure as counts
-from bench.figures import Figures, await_quiet
+from bench.figures import Figures, await_quiet, read_figures
 from bench.growth import long_sessions, queues, sweeps
 from bench.kernel_decision import kernel
 from bench.peers import run_peers
@@ -84,6 +84,9 @@ def main() -> int:
     )
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--report", action="store_true", help="measure nothing: write the report again")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the rows an earlier run left of the steps that are not run"
+    )
     options = parser.parse_args()
     results: Path = options.results
     page = HERE / "report.html" if results == HERE / "results" else results / "report.html"
@@ -92,7 +95,9 @@ def main() -> int:
         parser.error(f"no such step: {', '.join(unknown)}")
     failed = False
     if not options.report:
-        failed = _measure(chosen, results, quick=options.quick, quiet_seconds=options.quiet_seconds)
+        failed = _measure(
+            chosen, results, quick=options.quick, quiet_seconds=options.quiet_seconds, keep=options.keep
+        )
         if options.peers is not None:
             told = run_peers(
                 options.peers,
@@ -108,13 +113,18 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _measure(chosen: list[str], results: Path, *, quick: bool, quiet_seconds: float) -> bool:
+def _measure(
+    chosen: list[str], results: Path, *, quick: bool, quiet_seconds: float, keep: bool = False
+) -> bool:
     """Run steps; their rows are on disk after each. Returns whether one failed."""
     os.environ["LANGSMITH_TRACING"] = "false"
-    figures = Figures(quick=quick)
+    figures = read_figures(results / "project.json") if keep else Figures(quick=quick)
+    if figures.quick != quick:
+        raise SystemExit("a quick run and a whole one are not kept together")
     for name in chosen:
         gc.collect()
         figures.cpu_available = await_quiet(quiet_seconds)
+        figures.begin(name)
         print(f"step {name}, CPU free {figures.cpu_available}", flush=True)
         began = time.monotonic()
         try:

@@ -30,6 +30,7 @@ class Row:
     """One measured row, named by (workload, variant, metric). `better` says which way is good.
 
     `cpu_available`: the share of all cores nobody used just before the step (1: quiet). `at`: for a curve, its x.
+    `step`, `measured`: which step of the bench gave it, and when that began, in UTC.
     """
 
     workload: str
@@ -42,16 +43,26 @@ class Row:
     better: Better = "lower"
     cpu_available: float = 1.0
     at: float | None = None
+    step: str = ""
+    measured: str = ""
 
 
 @dataclass
 class Figures:
-    """What one run measured."""
+    """What a run measured. The steps of one run are comparable; what it kept of an earlier one says when that was."""
 
     rows: list[Row] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     cpu_available: float = 1.0
     quick: bool = False
+    step: str = ""
+    measured: str = ""
+
+    def begin(self, step: str) -> None:
+        """What is added from here on is this step's; nothing of an earlier run of it stays."""
+        self.step, self.measured = step, utc_now()
+        self.rows = [row for row in self.rows if row.step != step]
+        self.failed.pop(step, None)
 
     def add(
         self,
@@ -75,6 +86,8 @@ class Figures:
             better,
             self.cpu_available,
             at,
+            self.step,
+            self.measured,
         )
         self.rows.append(row)
         print(
@@ -86,7 +99,7 @@ class Figures:
     def body(self) -> dict[str, Any]:
         return {
             "schema": 2,
-            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "at": utc_now(),
             "quick": self.quick,
             "machine": {
                 "cores": os.cpu_count(),
@@ -100,6 +113,10 @@ class Figures:
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.body(), indent=2) + "\n")
+
+
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def read_figures(path: Path) -> Figures:

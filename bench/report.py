@@ -61,11 +61,18 @@ class Report:
             f"{self.about['at']}, {machine['cores']} cores, Python {machine['python']}, Linux {machine['kernel']}.",
             f"Least CPU free before a step: {least:.2f}; {BUSY} marks what was measured below {QUIET}.",
         ]
+        words.append(f"Steps as they were begun: {self._steps()}.")
         if self.about["quick"]:
             words.append("**A quick run: sizes and rounds are cut, so its seconds are no figures.**")
         words += [f"Failed: {name}: {problem}." for name, problem in self.figures.failed.items()]
         words += [f"Peer {line}." for line in self.about.get("peers", [])]
         return " ".join(words)
+
+    def _steps(self) -> str:
+        """Each step with the time it was begun, the earliest first: those of one run follow on one another."""
+        begun = {row.step: row.measured for row in self.figures.rows}
+        shown = sorted(begun.items(), key=lambda item: item[1])
+        return ", ".join(f"{step} {when[:16].replace('T', ' ')}" for step, when in shown)
 
     def target_table(self) -> str:
         lines_ = [
