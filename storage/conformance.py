@@ -270,9 +270,26 @@ async def nested_listing(store: ObjectStore) -> None:
 async def prefixes_are_exact(store: ObjectStore) -> None:
     """A prefix is compared byte by byte: `run/1/` never shows `run/10`, `S~` shows only what starts so."""
     prefix = _prefix()
-    names = ["run/1/x", "run/10/x", "S/x", "S1/x", "S~1/x", "S~12~1/x", "S-1/x", "s~1/x"]
+    names = [
+        "run/1/x",
+        "run/10/x",
+        "deep/a1",
+        "deep/a2",
+        "deep/b",
+        "S/x",
+        "S1/x",
+        "S~1/x",
+        "S~12~1/x",
+        "S-1/x",
+        "s~1/x",
+    ]
     for name in names:
         await store.put(prefix + name, b"x")
+    _require(
+        await _listed(store, prefix + "deep/") == [prefix + f"deep/{name}" for name in ("a1", "a2", "b")],
+        "deep/",
+    )
+    _require(await _listed(store, prefix + "deep/a") == [prefix + "deep/a1", prefix + "deep/a2"], "deep/a")
     _require(await _listed(store, prefix + "run/1/") == [prefix + "run/1/x"], "run/1/")
     _require(set(await _listed(store, prefix + "S~")) == {prefix + "S~1/x", prefix + "S~12~1/x"}, "S~")
     _require(set(await _listed(store, prefix)) == {prefix + name for name in names}, "the whole prefix")

@@ -24,20 +24,21 @@ import heapq
 import itertools
 import os
 import re
+import resource
 import stat
 import threading
 import time
 import uuid
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
 from storage.filelock import exclusive, waited
-from storage.journal import Gone, Journal, Surroundings
+from storage.journal import Busy, Gone, Journal, Surroundings
 from storage.keys import check_key, check_prefix, content_etag, encode_segment, is_segment
 from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
 
@@ -50,8 +51,11 @@ _JOURNAL = "@journal"
 #: The objects of `<any>/checkpoints/` and one folder further down share a journal.
 _JOURNALED = re.compile(r"([^/]+/checkpoints)/([^/]+(?:/[^/]+)?)")
 _JOURNAL_FOLDER = re.compile(r"[^/]+/checkpoints/")
-#: Journals this process keeps open.
-_OPEN_JOURNALS = 128
+#: Journals this process keeps open: beyond, each first use of one reads it whole.
+_OPEN_JOURNALS = 1024
+#: How long a writer waits for a journal that another process has begun to replace.
+_REPLACED_SECONDS = 20.0
+_REPLACED_PAUSE_SECONDS = 0.005
 _LOCK_STRIPES = 64
 _PAGE = 1000
 _INLINE_BYTES = 64 * 1024
@@ -86,6 +90,7 @@ class DirectoryStore:
         self._around = Surroundings(fsync, self._sync_folders, self._write_temporary)
         self._journals: OrderedDict[str, Journal] = OrderedDict()
         self._journals_guard = threading.Lock()
+        self._closed = False
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="directory-store")
         #: operations served, by name (`list` counts pages)
         self.requests: Counter[str] = Counter()
@@ -99,7 +104,7 @@ class DirectoryStore:
         small = self._translated("get", key, lambda: self._get(key, path, in_place=True))
         if small is not _NOT_IN_PLACE:
             return small
-        return await self._in_thread("get", key, lambda: self._get(key, path))
+        return await self._recorded("get", key, lambda: self._get(key, path))
 
     async def put(
         self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
@@ -110,13 +115,13 @@ class DirectoryStore:
         self.requests["put"] += 1
         if journaled := _JOURNALED.fullmatch(key):
             folder, name = journaled.groups()
-            return await self._in_thread(
+            return await self._recorded(
                 "put",
                 key,
                 lambda: self._in_journal(
                     folder,
                     lambda journal: journal.put(name, body, if_absent=if_absent, if_match=if_match),
-                    create=key,
+                    create=key if if_match is None else None,
                 ),
             )
         if if_absent:
@@ -125,7 +130,9 @@ class DirectoryStore:
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ListedObject]:
         check_prefix(prefix)
-        found = self._walk(prefix[: prefix.rfind("/") + 1], prefix, check_prefix(after or ""))
+        recorded = _JOURNAL_FOLDER.match(prefix)
+        top = recorded[0] if recorded else prefix[: prefix.rfind("/") + 1]
+        found = self._walk(top, prefix, check_prefix(after or ""))
         while True:
             self.requests["list"] += 1
             page = await self._in_thread("list", prefix, lambda: list(itertools.islice(found, _PAGE)))
@@ -138,15 +145,16 @@ class DirectoryStore:
         paths = {key: self._path(key) for key in keys}
         if paths:
             self.requests["delete"] += 1
-            await self._in_thread("delete", next(iter(paths)), lambda: self._remove(paths))
+            await self._recorded("delete", next(iter(paths)), lambda: self._remove(paths))
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False)
         with self._journals_guard:
-            journals, self._journals = self._journals, OrderedDict()
-        for journal in journals.values():
-            if not journal.users:
-                journal.dispose()
+            self._closed = True
+            unused = [journal for journal in self._journals.values() if not journal.users]
+            self._journals.clear()  # whoever uses one now disposes of it
+        for journal in unused:
+            journal.dispose()
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Hold `name` (any text, such as a session id) among all processes on this directory.
@@ -171,7 +179,7 @@ class DirectoryStore:
         if not in_place:
             return self._in_journal(folder, lambda journal: journal.get(name))
         try:
-            return self._in_journal(folder, lambda journal: journal.get(name, _in_place), wait=False)
+            return self._in_journal(folder, lambda journal: _get_in_place(journal, name), wait=False)
         except _NotInPlace:
             return _NOT_IN_PLACE
 
@@ -186,50 +194,80 @@ class DirectoryStore:
         try:
             return _read(path, in_place=in_place)
         except NotADirectoryError:
-            if os.path.exists(self._base) and not os.path.isdir(self._base):
-                raise
+            self._require_root()
             return None
 
     # Journals
 
+    async def _recorded(self, operation: str, key: str, work: Callable[[], T]) -> T:
+        """As `_in_thread`. Waits, in no thread, for a journal that another process is replacing."""
+        deadline = time.monotonic() + _REPLACED_SECONDS
+        while True:
+            try:
+                return await self._in_thread(operation, key, work)
+            except Busy:
+                if time.monotonic() > deadline:
+                    problem = "another process has begun to replace its journal"
+                    raise StoreUnavailable(operation, key, problem) from None
+                await asyncio.sleep(_REPLACED_PAUSE_SECONDS)
+
     def _in_journal(
-        self, folder: str, work: Callable[[Journal], T], *, create: str | None = None, wait: bool = True
+        self,
+        folder: str,
+        work: Callable[[Journal], T],
+        *,
+        create: str | None = None,
+        wait: bool = True,
+        keep: bool = True,
     ) -> T | None:
         """What `work` returns of the journal of `folder`; None if there is none and it is not made for the key `create`.
 
-        Raises: `_NotInPlace` without `wait` when the journal is in use.
+        `keep`: leave it open for the next one. Raises: `_NotInPlace` without `wait` when something would have to be waited for.
         """
         for _ in range(_FOLDER_TRIES):
             try:
-                with self._held(folder, create=create is not None, wait=wait) as journal:
+                with self._held(folder, create=create is not None, wait=wait, keep=keep) as journal:
                     return work(journal)
             except Gone:
                 continue
-            except FileNotFoundError:
+            except _NoFile as missing:
                 if create is None:
+                    if isinstance(missing.problem, NotADirectoryError):
+                        self._require_root()
                     return None
+                if isinstance(missing.problem, NotADirectoryError):
+                    self._require_root()
+                    raise InvalidKey(create, "lies below an object") from missing
                 whole = f"{self._base}/{folder}"
-                self._durable.discard(whole)
+                self._forget_folders(whole)
                 _make_folder(create, whole)
-            except NotADirectoryError as error:
-                if os.path.exists(self._base) and not os.path.isdir(self._base):
-                    raise
-                if create is None:
-                    return None
-                raise InvalidKey(create, "lies below an object") from error
         raise StoreUnavailable("put", folder, "its journal is replaced again and again")
 
     @contextlib.contextmanager
-    def _held(self, folder: str, *, create: bool, wait: bool) -> Generator[Journal]:
-        """The journal of `folder`, for this thread alone. One that is `Gone` is forgotten."""
-        with self._journals_guard:
+    def _held(self, folder: str, *, create: bool, wait: bool, keep: bool) -> Generator[Journal]:
+        """The journal of `folder`, for this thread alone. One that is `Gone` is forgotten. Raises: `_NoFile`."""
+        if not self._journals_guard.acquire(blocking=wait):
+            raise _NotInPlace
+        spare: Sequence[Journal] = ()
+        try:
             journal = self._journals.get(folder)
             if journal is None:
-                path = f"{self._base}/{folder}/{_JOURNAL}"
-                journal = self._journals[folder] = Journal(path, folder, self._around, create=create)
-            self._journals.move_to_end(folder)
+                try:
+                    journal = Journal(
+                        f"{self._base}/{folder}/{_JOURNAL}", folder, self._around, create=create
+                    )
+                except (FileNotFoundError, NotADirectoryError) as problem:
+                    raise _NoFile(problem) from problem
+                if keep and not self._closed:
+                    self._journals[folder] = journal
+            if folder in self._journals:
+                self._journals.move_to_end(folder)
             journal.users += 1
-            self._close_unused()
+            spare = self._unused()
+        finally:
+            self._journals_guard.release()
+        for other in spare:
+            other.dispose()
         try:
             if not journal.lock.acquire(blocking=wait):
                 raise _NotInPlace
@@ -245,16 +283,30 @@ class DirectoryStore:
         finally:
             with self._journals_guard:
                 journal.users -= 1
-                if not journal.users and self._journals.get(folder) is not journal:
-                    journal.dispose()
+                done = not journal.users and self._journals.get(folder) is not journal
+            if done:
+                journal.dispose()
 
-    def _close_unused(self) -> None:
-        """Close the journals that were used longest ago."""
-        spare = len(self._journals) - _OPEN_JOURNALS
-        if spare > 0:
-            unused = (name for name, journal in self._journals.items() if not journal.users)
-            for name in list(itertools.islice(unused, spare)):
-                self._journals.pop(name).dispose()
+    def _unused(self) -> Sequence[Journal]:
+        """Take out the journals that were used longest ago, as many as there are too many."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        room = _OPEN_JOURNALS if files == resource.RLIM_INFINITY else min(_OPEN_JOURNALS, files // 4)
+        excess = len(self._journals) - room
+        if excess <= 0:
+            return []
+        unused = (name for name, journal in self._journals.items() if not journal.users)
+        return [self._journals.pop(name) for name in list(itertools.islice(unused, excess))]
+
+    def _require_root(self) -> None:
+        """Raises: `NotADirectoryError` where the root is a file."""
+        if os.path.exists(self._base) and not os.path.isdir(self._base):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._base)
+
+    def _forget_folders(self, folder: str) -> None:
+        """Something removed `folder`, so those above it may have been made anew as well."""
+        while len(folder) >= len(self._base):
+            self._durable.discard(folder)
+            folder = os.path.dirname(folder)
 
     # What runs in a thread
 
@@ -293,7 +345,7 @@ class DirectoryStore:
                 step()
                 break
             except FileNotFoundError:  # no folder yet, or it went with the last object of another's delete
-                self._durable.discard(folder)
+                self._forget_folders(folder)
                 if (journaled := _JOURNAL_FOLDER.match(key)) and self._get_above(key, journaled.end()):
                     raise InvalidKey(key, "lies below an object") from None
                 _make_folder(key, folder)
@@ -357,8 +409,8 @@ class DirectoryStore:
             by_stripe.setdefault(_stripe(key), []).append(path)
         folders: set[str] = set()
         for folder, names in by_journal.items():
-            if self._in_journal(folder, functools.partial(_deleted, names)):
-                folders.add(f"{self._base}/{folder}")
+            self._in_journal(folder, functools.partial(Journal.delete, names=names))
+            folders.add(f"{self._base}/{folder}")
         for stripe, removals in by_stripe.items():
             with waited(self._lock(stripe)):
                 for path in removals:
@@ -383,10 +435,13 @@ class DirectoryStore:
         """Objects below `folder` ("" or ending in `/`) in key order; holds the names of one folder per level."""
         files = self._walk_files(folder, prefix, after)
         if not _JOURNAL_FOLDER.fullmatch(folder):
-            return files
-        recorded = self._in_journal(folder[:-1], Journal.listed) or []
+            yield from files
+            return
+        # Not kept open: whoever lists all sessions would push out those in use.
+        recorded = self._in_journal(folder[:-1], Journal.listed, keep=False) or []
         shown = (item for item in recorded if item.key.startswith(prefix) and item.key > after)
-        return heapq.merge(files, shown, key=lambda item: item.key)
+        others = (item for item in files if not _JOURNALED.fullmatch(item.key))
+        yield from heapq.merge(others, shown, key=lambda item: item.key)
 
     def _walk_files(self, folder: str, prefix: str, after: str) -> Iterator[ListedObject]:
         entries: list[tuple[str, os.DirEntry[str]]] = []
@@ -399,8 +454,7 @@ class DirectoryStore:
         except FileNotFoundError:
             return
         except NotADirectoryError:
-            if os.path.exists(self._base) and not os.path.isdir(self._base):
-                raise
+            self._require_root()
             return
         # With its slash a folder sorts where its objects do: `a-b` < `a/x` < `a0`.
         entries.sort(key=lambda pair: pair[0])
@@ -443,18 +497,26 @@ class _NotInPlace(Exception):
     """It takes waiting, for the disk or for another thread."""
 
 
+class _NoFile(Exception):
+    """There is no journal, or not even its folder."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def _get_in_place(journal: Journal, name: str) -> StoredObject | None:
+    if journal.doubted:
+        raise _NotInPlace
+    return journal.get(name, _in_place)
+
+
 def _in_place(descriptor: int, size: int, offset: int) -> bytes:
     """As `os.pread`. Raises: `_NotInPlace` for what is big or not in memory."""
     body = _in_memory(descriptor, size, offset)
     if body is None:
         raise _NotInPlace
     return body
-
-
-def _deleted(names: list[str], journal: Journal) -> bool:
-    """Whether nothing is left."""
-    journal.delete(names)
-    return journal.empty
 
 
 def _read(path: str, *, in_place: bool = False) -> StoredObject | None:

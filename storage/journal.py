@@ -15,16 +15,18 @@ A `Journal` belongs to one process; all its calls come from threads that hold it
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import re
+import stat
 import struct
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
@@ -37,7 +39,7 @@ _MAGIC: Final = b"\xffAXJ"
 _NONCE_BYTES: Final = 8
 #: how a file may begin: as a journal, or with as much of a first record as a crash may leave, and another behind it
 _FIRST: Final = re.compile(
-    rb"\0|" + b"|".join(_MAGIC[:cut] + rb"(?:\Z|%s)" % _MAGIC for cut in range(1, 4)) + b"|" + _MAGIC
+    rb"\0|" + b"|".join(_MAGIC[:cut] + rb"(?:\Z|\0|%s)" % _MAGIC for cut in range(1, 4)) + b"|" + _MAGIC
 )
 #: mark, kind, length of the name, length of the body, milliseconds
 _FIELDS: Final = struct.Struct("<12sBHIQ")
@@ -45,9 +47,8 @@ _CHECKSUM: Final = struct.Struct("<I")
 _HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
 #: a file is replaced once so much of it, and more than half, is superfluous
 _SUPERFLUOUS_BYTES: Final = 64 * 1024
-#: how long a writer waits for a replacement that another process has begun
-_REPLACED_SECONDS: Final = 20.0
-_PAUSE_SECONDS: Final = 0.002
+#: a write, which somebody waits for, leaves that to the next delete until there is so many times as much
+_PATIENCE: Final = 8
 
 
 class Kind(IntEnum):
@@ -71,6 +72,10 @@ class Read(Protocol):
 
 class Gone(Exception):
     """The file was closed and replaced, or removed: open it again."""
+
+
+class Busy(Exception):
+    """Another process is about to replace the closed file. Ask again in a moment, holding nothing meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,12 @@ class Surroundings:
 class Journal:
     """The objects of the file at `path`. Names are keys below the journal's folder.
 
-    Every method raises `Gone` when the caller has to open the file again.
+    Every method raises `Gone` when the caller has to open the file again, or `Busy` when it has to wait.
     """
 
     def __init__(self, path: str, folder: str, around: Surroundings, *, create: bool) -> None:
         """`folder`: the key its objects lie below. Raises: `FileNotFoundError`, with `create` too if its folder is missing."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+        self._descriptor = _open(path, create)
         self._path = path
         self._folder = folder
         self._around = around
@@ -131,6 +135,8 @@ class Journal:
         self._live_bytes = 0
         self._closed = False
         self._placed = False
+        #: a record is there that could not be forced to disk: nothing may rest on it, so the file has to go
+        self.doubted = False
 
     def dispose(self) -> None:
         os.close(self._descriptor)
@@ -139,6 +145,7 @@ class Journal:
 
     def get(self, name: str, read: Read = os.pread) -> StoredObject | None:
         """Raises: what `read` does."""
+        self._settle_doubt()
         self._catch_up(read)
         self._require_current()
         entry = self._entries.get(name)
@@ -148,6 +155,7 @@ class Journal:
 
     def listed(self) -> list[ListedObject]:
         """All objects, in key order."""
+        self._settle_doubt()
         self._catch_up()
         self._require_current()
         return [
@@ -161,6 +169,7 @@ class Journal:
         self, name: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None
     ) -> str | None:
         """The etag once the object is durable; None when the condition does not hold."""
+        self._settle_doubt()
         self._catch_up()
         self._require_open()
         current = self._entries.get(name)
@@ -182,22 +191,25 @@ class Journal:
         landed = self._entries.get(name)
         if landed is None or landed.offset - start != _HEADER_BYTES + len(label):
             return None
+        self._tidy(_PATIENCE * _SUPERFLUOUS_BYTES)
         return landed.etag
 
     def delete(self, names: Iterable[str]) -> None:
         """Not forced to disk: an object that comes back is removed again by whoever tidies."""
+        self._settle_doubt()
         self._catch_up()
         self._require_open()
         there = [name for name in names if name in self._entries]
         if there:
             self._append(Kind.DELETE, "", "\n".join(there).encode("ascii"))
-        superfluous = self._offset - self._live_bytes
-        if not self._entries or superfluous > max(_SUPERFLUOUS_BYTES, self._live_bytes):
-            self._replace()
+        self._tidy(_SUPERFLUOUS_BYTES)
 
-    @property
-    def empty(self) -> bool:
-        return not self._entries
+    def _tidy(self, spare_bytes: int) -> None:
+        """Replace the file if that is worth while. What was asked for is done, so a failure is left to the next one."""
+        superfluous = self._offset - self._live_bytes
+        if not self._entries or superfluous > max(spare_bytes, self._live_bytes):
+            with contextlib.suppress(OSError, StoreUnavailable, Gone):
+                self._replace()
 
     # Replaying
 
@@ -279,14 +291,19 @@ class Journal:
         self._entries[name] = _Entry(
             record.end - size, size, record.modified_ms, content_etag(record.body), length
         )
-        self._below[name.partition("/")[0]] += "/" in name
+        if "/" in name:
+            self._below[name.partition("/")[0]] += 1
         self._live_bytes += length
 
     def _forget(self, name: str) -> None:
         entry = self._entries.pop(name, None)
         if entry is not None:
             self._live_bytes -= entry.length
-            self._below[name.partition("/")[0]] -= "/" in name
+            above, slash, _ = name.partition("/")
+            if slash:
+                self._below[above] -= 1
+                if not self._below[above]:
+                    del self._below[above]
 
     # Appending
 
@@ -297,7 +314,12 @@ class Journal:
         """
         mark = self._mark or _MAGIC + os.urandom(_NONCE_BYTES)
         record = _packed(mark, kind, name, body, time.time_ns() // 1_000_000)
-        written = os.write(self._descriptor, record)
+        try:
+            written = os.write(self._descriptor, record)
+        except OSError as error:
+            if error.errno == errno.EBADF:  # it could only be opened for reading
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
+            raise
         end = os.lseek(
             self._descriptor, 0, os.SEEK_CUR
         )  # behind what was appended, whatever others do meanwhile
@@ -318,18 +340,33 @@ class Journal:
         return start
 
     def _sync(self) -> None:
-        _force(self._descriptor)
+        try:
+            _force(self._descriptor)
+        except OSError:
+            self.doubted = True
+            raise
         if not self._placed:
-            self._around.sync_folder(os.path.dirname(self._path))
+            # Removed since: then it was stored, and deleted by another.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                self._around.sync_folder(os.path.dirname(self._path))
             self._placed = True
+
+    def _settle_doubt(self) -> None:
+        """After a failed force the pages may be lost though they can be read: write all anew, and use this file no more."""
+        if self.doubted:
+            self._catch_up()
+            if self._closed:
+                self._succeed()
+            elif not self._replace():
+                raise Busy
+            raise Gone
 
     def _require_place(self, name: str) -> None:
         """Raises: `InvalidKey` for a key that is the folder of another, or lies below one."""
         above, slash, _ = name.partition("/")
-        if slash:
-            if above in self._entries:
-                raise InvalidKey(f"{self._folder}/{name}", "lies below an object")
-        elif self._below[above] or os.path.isdir(os.path.join(os.path.dirname(self._path), name)):
+        if slash and above in self._entries:
+            raise InvalidKey(f"{self._folder}/{name}", "lies below an object")
+        if (not slash and self._below[above]) or os.path.isdir(f"{os.path.dirname(self._path)}/{name}"):
             raise InvalidKey(f"{self._folder}/{name}", "is the folder of other objects")
 
     # Replacing
@@ -353,60 +390,105 @@ class Journal:
         mine = os.fstat(self._descriptor)
         return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
 
-    def _replace(self) -> None:
+    def _replace(self) -> bool:
         """Close the file and put one in its place that holds what it held; none if that is nothing.
 
-        Another process that is at it already is left alone.
+        Returns: False when another process is at it already. The new file is written first: where there is no room for it, the
+        old one stays open.
         """
+        with self._alone() as alone:
+            if not alone:
+                return False
+            image, seen = self._image(), self._offset
+            try:
+                start = self._append(Kind.CLOSED, "", b"")
+            except BaseException:
+                _discard(image)
+                raise
+            if start != seen:  # more came in
+                _discard(image)
+                image = self._image()
+            self._publish(image)
+            return True
+
+    def _succeed(self) -> None:
+        """Replace a closed file whose closer has died. Raises: `Busy` while another process may be doing it."""
+        if self._named():
+            with self._alone() as alone:
+                if not alone:
+                    raise Busy
+                self._publish(self._image())
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[bool]:
+        """Hold the lock that all who replace this file hold. False: another does."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            yield False
             return
         try:
-            self._append(Kind.CLOSED, "", b"")
-            self._publish()
+            yield True
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
-    def _succeed(self) -> None:
-        """Wait until a closed file is replaced; do it, should its closer have died."""
-        deadline = time.monotonic() + _REPLACED_SECONDS
-        while self._named():
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        "put", self._path, "another process has begun to replace it"
-                    ) from None
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            try:
-                self._publish()
-            finally:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def _publish(self) -> None:
-        """Put what this closed file holds in its place, under the lock that all who do this hold."""
-        if not self._named():
-            return
+    def _image(self) -> str | None:
+        """A file, not in its place yet, with what this one holds; None for nothing."""
         if not self._entries:
-            os.unlink(self._path)
-            return
+            return None
         mark = _MAGIC + os.urandom(_NONCE_BYTES)
-        image = [
+        records = [
             _packed(mark, Kind.PUT, name, self._body(name, entry), entry.modified_ms)
             for name, entry in self._entries.items()
         ]
-        os.rename(self._around.temporary(b"".join(image)), self._path)
-        if self._around.fsync:
-            self._around.sync_folder(os.path.dirname(self._path))
+        return self._around.temporary(b"".join(records))
+
+    def _publish(self, image: str | None) -> None:
+        """Put `image` in this file's place."""
+        if not self._named():
+            _discard(image)
+        elif image is None:
+            os.unlink(self._path)
+        else:
+            try:
+                os.rename(image, self._path)
+            except BaseException:
+                _discard(image)
+                raise
+            if self._around.fsync:
+                self._around.sync_folder(os.path.dirname(self._path))
 
     def _body(self, name: str, entry: _Entry, read: Read = os.pread) -> bytes:
         body = read(self._descriptor, entry.size, entry.offset)
         if len(body) != entry.size:
             raise StoreUnavailable("get", f"{self._folder}/{name}", "the file was cut while it was read")
         return body
+
+
+def _open(path: str, create: bool) -> int:
+    """Raises: `FileNotFoundError`, `StoreConfigurationError`. Where nothing may be written it is opened for reading."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        try:
+            descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+        except OSError as refused:
+            if create or refused.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as odd:
+        if odd.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            raise StoreConfigurationError(path, "not a file") from odd
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StoreConfigurationError(path, "not a file")
+    return descriptor
+
+
+def _discard(temporary: str | None) -> None:
+    if temporary is not None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _packed(mark: bytes, kind: Kind, name: str, body: bytes, modified_ms: int) -> bytes:

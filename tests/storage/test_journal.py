@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,7 @@ import storage.directory
 import storage.journal
 from storage.directory import DirectoryStore
 from storage.journal import Journal
-from storage.objects import InvalidKey, StoreConfigurationError, StoreUnavailable
+from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoreUnavailable
 
 HEAD = "S/checkpoints/head"
 REPOSITORY = Path(__file__).parents[2]
@@ -243,15 +247,12 @@ async def test_what_was_written_when_survives_a_replacement(
     await asyncio.sleep(0.02)
     for _ in range(20):
         await store.put(HEAD, b"x" * 100)
-    await store.delete([log(2)])
-    inode = journal_of(store).stat().st_ino
+    closed = journal_of(store).stat().st_ino
     await store.put(log(3), b"x")
     await store.delete([log(3)])
+    assert journal_of(store).stat().st_ino != closed
     after = await store.get(log(1))
     assert before == after and after is not None and after.etag == etag
-    assert (
-        inode == journal_of(store).stat().st_ino
-    )  # the first delete had replaced the file; this one had no cause
 
 
 async def test_whoever_finds_a_closed_journal_whose_closer_died_replaces_it(
@@ -265,7 +266,7 @@ async def test_whoever_finds_a_closed_journal_whose_closer_died_replaces_it(
     await store.put(HEAD, b"head")
     closed = journal_of(store).stat().st_ino
 
-    def dies(journal: Journal) -> None:
+    def dies(journal: Journal, image: str | None) -> None:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
@@ -286,11 +287,11 @@ async def test_writers_wait_for_a_replacement_that_is_under_way_and_readers_do_n
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the replacement of a file is done by one process at a time."""
-    monkeypatch.setattr(storage.journal, "_REPLACED_SECONDS", 0.3)
+    monkeypatch.setattr(storage.directory, "_REPLACED_SECONDS", 0.3)
     other = DirectoryStore(store.root, fsync=False)
     await store.put(HEAD, b"head")
 
-    def left_undone(journal: Journal) -> None:
+    def left_undone(journal: Journal, image: str | None) -> None:
         """As if the process stood still behind the closing."""
 
     with monkeypatch.context() as patched:
@@ -332,7 +333,7 @@ async def test_a_key_below_or_above_another_is_refused(store: DirectoryStore) ->
     await store.put("S/checkpoints/a/b", b"x")
     await store.put("S/checkpoints/c", b"x")
     await store.put("S/checkpoints/d/blob/x", b"x")
-    for above in ("S/checkpoints/a", "S/checkpoints/d", "S/checkpoints", "S"):
+    for above in ("S/checkpoints/a", "S/checkpoints/d", "S/checkpoints/d/blob", "S/checkpoints", "S"):
         with pytest.raises(InvalidKey, match="is the folder of other objects"):
             await store.put(above, b"y", if_absent=True)
     for below in ("S/checkpoints/c/d", "S/checkpoints/c/blob/x", "S/checkpoints/a/b/c"):
@@ -502,3 +503,189 @@ def _is_replacing(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+async def test_listing_below_a_life_reads_the_journal_and_not_on_the_loop(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of children are listed by their prefix; a long journal must not stop the loop."""
+    for name in ("join.1.0", "join.1.1", "join.2.0", "log.1"):
+        await store.put(f"S/checkpoints/life/{name}", b"x")
+    threads: set[str] = set()
+    real = Journal.listed
+
+    def listed(journal: Journal) -> list[ListedObject]:
+        threads.add(threading.current_thread().name)
+        return real(journal)
+
+    monkeypatch.setattr(Journal, "listed", listed)
+    other = DirectoryStore(store.root, fsync=False)
+    found = [item.key async for item in other.list("S/checkpoints/life/join.1.")]
+    assert found == ["S/checkpoints/life/join.1.0", "S/checkpoints/life/join.1.1"]
+    after = other.list("S/checkpoints/life/", after="S/checkpoints/life/join.1.1")
+    assert [item.key async for item in after] == ["S/checkpoints/life/join.2.0", "S/checkpoints/life/log.1"]
+    assert threads and all(name.startswith("directory-store") for name in threads)
+    await other.close()
+
+
+async def test_an_object_deleted_while_its_write_was_being_forced_stays_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A create takes effect once, whatever goes with it in the meantime."""
+    store, other = DirectoryStore(tmp_path / "root"), DirectoryStore(tmp_path / "root")
+    real = storage.journal._force
+
+    def slow(descriptor: int) -> None:
+        real(descriptor)
+        if not deleted.done():
+            asyncio.run_coroutine_threadsafe(other.delete([HEAD]), loop).result(10)
+            deleted.set_result(None)
+
+    loop = asyncio.get_running_loop()
+    deleted: concurrent.futures.Future[None] = concurrent.futures.Future()
+    monkeypatch.setattr(storage.journal, "_force", slow)
+    assert await store.put(HEAD, b"x", if_absent=True) is not None
+    assert await store.get(HEAD) is None and await other.get(HEAD) is None
+    for opened in (store, other):
+        await opened.close()
+
+
+async def test_nothing_rests_on_a_record_that_could_not_be_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed force the disk may keep the old pages, and a second one would not say so: the file is written anew."""
+    store = DirectoryStore(tmp_path / "root")
+    await store.put(HEAD, b"v0", if_absent=True)
+    doubted = journal_of(store).stat().st_ino
+
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.journal, "_force", fails)
+        with pytest.raises(StoreUnavailable):
+            await store.put(log(1), b"one", if_absent=True)
+        with monkeypatch.context() as full:
+            full.setattr(os, "fsync", fails)
+            for asked in (store.get(HEAD), store.put(log(1), b"one", if_absent=True)):
+                with pytest.raises(StoreUnavailable):
+                    await asked
+    found = await store.get(log(1))
+    assert found is not None and found.body == b"one"
+    assert journal_of(store).stat().st_ino != doubted
+    assert await store.put(log(1), b"two", if_absent=True) is None
+    await store.close()
+
+
+async def test_a_frozen_replacement_holds_up_its_own_session_alone(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits holds no thread and no lock."""
+    other = DirectoryStore(store.root, fsync=False)
+    await store.put(HEAD, b"head")
+    await store.put(log(1), b"one")
+
+    def left_undone(journal: Journal, image: str | None) -> None:
+        """As if the process stood still behind the closing."""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "_publish", left_undone)
+        patched.setattr(storage.journal, "_SUPERFLUOUS_BYTES", -1)
+        await store.delete([log(1)])
+    held = os.open(journal_of(store), os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    waiting = [asyncio.create_task(other.put(log(number), b"x", if_absent=True)) for number in range(8)]
+    await asyncio.sleep(0.05)
+    for number in range(20):
+        assert await asyncio.wait_for(other.put(f"T{number}/checkpoints/head", b"x"), 1) is not None
+        assert await asyncio.wait_for(other.get(HEAD), 1) is not None
+    assert not any(task.done() for task in waiting)
+    os.close(held)
+    assert None not in await asyncio.gather(*waiting)
+    await other.close()
+
+
+async def test_a_closed_store_leaves_no_file_open(store: DirectoryStore) -> None:
+    """Descriptors are closed once: a number may be another file's by then."""
+    sessions = [f"s{number}/checkpoints/head" for number in range(30)]
+    writing = [asyncio.create_task(store.put(key, b"x")) for key in sessions]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.gather(*writing, return_exceptions=True)
+    for key in sessions:
+        await store.get(key)
+    assert _open_journals(store.root) == 0
+
+
+async def test_what_is_mounted_read_only_can_be_read(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot, or another user's sessions."""
+    await store.put(HEAD, b"head")
+    real = os.open
+
+    def read_only(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    other = DirectoryStore(store.root, fsync=False)
+    found = await other.get(HEAD)
+    assert found is not None and await keys(other) == [HEAD]
+    for etag in (None, found.etag):
+        with pytest.raises(StoreConfigurationError):
+            await other.put(HEAD, b"x", if_match=etag)
+    with pytest.raises(StoreConfigurationError):
+        await other.delete([HEAD])
+    await other.close()
+
+
+async def test_a_refused_replacement_makes_no_folder(store: DirectoryStore) -> None:
+    """A stale writer of a deleted session leaves nothing behind it."""
+    assert await store.put(HEAD, b"x", if_match="0") is None
+    assert not store.root.exists()
+
+
+async def test_a_replacement_there_is_no_room_for_leaves_the_session_writable(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tidying is never the reason that a write or a delete fails, and leaves nothing under `@tmp`."""
+    await store.put(HEAD, b"head")
+    await store.put(log(1), b"one")
+
+    def full(body: bytes) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.journal, "_SUPERFLUOUS_BYTES", -1)
+        around = replace(store._around, temporary=full)
+        patched.setattr(store._journals["S/checkpoints"], "_around", around)
+        await store.delete([log(1)])
+        assert await store.put(log(2), b"two", if_absent=True) is not None
+    assert await keys(store) == [HEAD, log(2)]
+
+    def refused(source: str, target: str) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.journal, "_SUPERFLUOUS_BYTES", -1)
+        patched.setattr(os, "rename", refused)
+        await store.delete([log(2)])
+    assert os.listdir(store.root / "@tmp") == []
+    assert await store.put(log(3), b"three", if_absent=True) is not None
+    assert await keys(store) == [HEAD, log(3)]
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, link])
+async def test_what_is_no_file_is_told(store: DirectoryStore, make: Callable[[Path], None]) -> None:
+    """And never waited for."""
+    journal_of(store).parent.mkdir(parents=True)
+    make(journal_of(store))
+    for asked in (store.get(HEAD), store.put(HEAD, b"x")):
+        with pytest.raises(StoreConfigurationError, match="not a file"):
+            await asked
