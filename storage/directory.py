@@ -28,7 +28,6 @@ import resource
 import stat
 import threading
 import time
-import uuid
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
@@ -37,6 +36,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
+from core.ids import fresh_id
 from storage.filelock import exclusive, waited
 from storage.journal import Busy, Gone, Journal, Surroundings
 from storage.keys import check_key, check_prefix, content_etag, encode_segment, is_segment
@@ -377,7 +377,7 @@ class DirectoryStore:
         if not self._swept:
             self._swept = True
             _remove_abandoned(folder)
-        path = f"{folder}/{uuid.uuid4().hex}"
+        path = f"{folder}/{fresh_id(32)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o666)

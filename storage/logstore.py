@@ -8,7 +8,6 @@ there must prove, before going on, that it still holds the turn: `Landed.lost` s
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sys
 import time
 import zlib
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from core import jsontext
+from core.ids import fresh_id
 from storage.objects import EtagAfterLoss, ListedObject, ObjectStore, StoredObject, StoreUnavailable
 from storage.records import EndedTurn, LogObject
 
@@ -71,10 +71,6 @@ async def gather_bounded(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         # Callers tell errors apart by their class, as if they had asked one after the other.
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def random_id() -> str:
-    return secrets.token_hex(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class LogStore:
         store: ObjectStore,
         *,
         clock: StoreClock | None = None,
-        new_id: Callable[[], str] = random_id,
+        new_id: Callable[[], str] = fresh_id,
         gather: Gather = gather_bounded,
         cache_bytes: int = 24 * 1024 * 1024,
     ) -> None:

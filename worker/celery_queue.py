@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from kombu.exceptions import OperationalError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from core.ids import fresh_id
 from worker.celery_app import SENT_HEADER, TURN_TASK, queue_of
 from worker.ports import BrokerUnavailable, Message
 
@@ -56,14 +56,14 @@ class CeleryQueue:
 
     def _send(self, messages: list[Message], delay_seconds: float, sender: tuple[str, str] | None) -> None:
         parent, root = sender or (None, None)
-        group = uuid.uuid4().hex if len(messages) > 1 else None
+        group = fresh_id(32) if len(messages) > 1 else None
         with self._app.producer_pool.acquire(block=True, timeout=self._timeout_seconds) as producer:
             for index, message in enumerate(messages):
                 queue = queue_of(message.workflow, child=message.child)
                 self._app.send_task(
                     TURN_TASK,
                     args=[message.session, message.n],
-                    task_id=f"{message.session}.{message.n}:{uuid.uuid4().hex[:8]}",
+                    task_id=f"{message.session}.{message.n}:{fresh_id(8)}",
                     queue=queue,
                     countdown=delay_seconds or None,
                     producer=producer,

@@ -20,6 +20,7 @@ from worker.ports import BrokerUnavailable
 from worker.process import WorkerProcess
 from worker.settings import FleetSettings, ModelEnvironment
 from worker.shown_tasks import InputTask
+from worker.task_events import GatherEvents
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def run_worker(settings: FleetSettings, environment: ModelEnvironment) -> int:
             "no workflow under %s: nothing is taken", settings.root, extra={"action": "workspace_empty"}
         )
     steps: Any = app.steps
-    steps["consumer"].add(process.runtime.pulse.step())
+    steps["consumer"].update((process.runtime.pulse.step(), GatherEvents))
     app.conf.task_queues = None
     stopping = threading.Event()
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -24,6 +23,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from core.errors import ArchmaxError
+from core.ids import fresh_id
 from engine.models.arguments import whole_message
 from engine.models.errors import ModelCallError, ScriptedError, ScriptExhausted
 from engine.models.failures import AnswerTooLarge, classify, describe, may_retry, retry_after_seconds
@@ -53,7 +53,7 @@ class RetryPolicy:
 
 
 def new_message_id() -> str:
-    return f"a-{uuid.uuid4().hex[:20]}"
+    return f"a-{fresh_id(20)}"
 
 
 async def call_model(

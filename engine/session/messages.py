@@ -15,10 +15,10 @@ A runtime note is one entry here and becomes the pair of 03 §12 on the way out:
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.ids import fresh_id
 from core.jsontext import MAX_DEPTH, Json, JsonObject, too_deep, well_formed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _KEPT_EXTRA = ("reasoning_content", "thinking", "refusal", "thought_signature")
 
 
 def new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:20]}"
+    return f"{prefix}-{fresh_id(20)}"
 
 
 def user_message(text: str, *, message_id: str | None = None, note: str | None = None) -> JsonObject:
