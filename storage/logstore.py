@@ -92,15 +92,15 @@ def held_bytes(thing: object) -> int:
     """About what a value read from JSON, or a record of such values, takes in memory. Names of fields are shared."""
     total = 0
     rest: list[Any] = [thing]
-    while rest:
-        one = rest.pop()
+    for one in rest:  # grows while it is gone through
         total += sys.getsizeof(one)
-        if isinstance(one, dict):
-            rest.extend(one.values())
-        elif isinstance(one, (list, tuple)):
-            rest.extend(one)
-        else:
-            rest.extend(getattr(one, name) for name in getattr(type(one), "__slots__", ()))
+        kind = type(one)
+        if kind is dict:
+            rest += one.values()
+        elif kind is list or kind is tuple:
+            rest += one
+        elif kind is not str and kind is not int:
+            rest += [getattr(one, name) for name in getattr(kind, "__slots__", ())]
     return total
 
 

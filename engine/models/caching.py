@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -49,17 +50,28 @@ def cache_mechanism(model: object, settings: CacheSettings) -> CacheMechanism:
     """Told by the package and name of the model's class, so that no provider's package is imported."""
     if not settings.enabled:
         return CacheMechanism.OFF
-    inner = model
-    while getattr(inner, "bound", None) is not None:
-        inner = getattr(inner, "bound", None)
-    bases = [(base.__module__.partition(".")[0], base.__name__) for base in type(inner).__mro__]
-    model_id = _model_id(inner).lower()
+    inner: Any = model
+    while (bound := getattr(inner, "bound", None)) is not None:
+        inner = bound
+    family = _family(type(inner))
+    if family is CacheMechanism.BEDROCK:
+        model_id = _model_id(inner).lower()
+        known = any(name in model_id for name in ("claude", "anthropic", "amazon.nova"))
+        return CacheMechanism.BEDROCK if known else CacheMechanism.UNSUPPORTED
+    if family is CacheMechanism.ANTHROPIC_COMPAT and "claude" not in _model_id(inner).lower():
+        return CacheMechanism.UNSUPPORTED
+    return family
+
+
+@lru_cache(maxsize=64)
+def _family(model: type) -> CacheMechanism:
+    """What a class of models may want: it is asked at every call."""
+    bases = [(base.__module__.partition(".")[0], base.__name__) for base in model.__mro__]
     if ("langchain_anthropic", "ChatAnthropic") in bases:
         return CacheMechanism.ANTHROPIC
     if ("langchain_aws", "ChatBedrockConverse") in bases:
-        known = any(name in model_id for name in ("claude", "anthropic", "amazon.nova"))
-        return CacheMechanism.BEDROCK if known else CacheMechanism.UNSUPPORTED
-    if any(package == "langchain_openai" for package, _ in bases) and "claude" in model_id:
+        return CacheMechanism.BEDROCK
+    if any(package == "langchain_openai" for package, _ in bases):
         return CacheMechanism.ANTHROPIC_COMPAT
     return CacheMechanism.UNSUPPORTED
 
