@@ -106,7 +106,8 @@ def create_app(settings: FleetSettings) -> Celery:
         accept_content=["json"],
         task_default_queue=SHARED_QUEUE,
         task_create_missing_queues=True,
-        task_send_sent_event=True,
+        # a producer's event would carry the input itself; a worker's shows what `worker.shown_tasks` makes of it
+        task_send_sent_event=False,
         task_track_started=True,
         worker_send_task_events=True,
         worker_prefetch_multiplier=1,
