@@ -438,7 +438,10 @@ class DirectoryStore:
             yield from files
             return
         # Not kept open: whoever lists all sessions would push out those in use.
-        recorded = self._in_journal(folder[:-1], Journal.listed, keep=False) or []
+        try:
+            recorded = self._in_journal(folder[:-1], Journal.listed, keep=False) or []
+        except Busy:  # a listing that breaks is gone on with behind its last key
+            raise StoreUnavailable("list", prefix, "a journal is being replaced") from None
         shown = (item for item in recorded if item.key.startswith(prefix) and item.key > after)
         others = (item for item in files if not _JOURNALED.fullmatch(item.key))
         yield from heapq.merge(others, shown, key=lambda item: item.key)

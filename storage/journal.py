@@ -320,9 +320,8 @@ class Journal:
             if error.errno == errno.EBADF:  # it could only be opened for reading
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
             raise
-        end = os.lseek(
-            self._descriptor, 0, os.SEEK_CUR
-        )  # behind what was appended, whatever others do meanwhile
+        # behind what was appended, whatever others do meanwhile
+        end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         if written != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         data = os.pread(self._descriptor, end - self._offset, self._offset)
