@@ -118,7 +118,8 @@ def _measure(
 ) -> bool:
     """Run steps; their rows are on disk after each. Returns whether one failed."""
     os.environ["LANGSMITH_TRACING"] = "false"
-    figures = read_figures(results / "project.json") if keep else Figures(quick=quick)
+    before = results / "project.json"
+    figures = read_figures(before) if keep and before.exists() else Figures(quick=quick)
     if figures.quick != quick:
         raise SystemExit("a quick run and a whole one are not kept together")
     for name in chosen:

@@ -61,7 +61,7 @@ class Figures:
     def begin(self, step: str) -> None:
         """What is added from here on is this step's; nothing of an earlier run of it stays."""
         self.step, self.measured = step, utc_now()
-        self.rows = [row for row in self.rows if row.step != step]
+        self.rows = [row for row in self.rows if row.step not in ("", step)]
         self.failed.pop(step, None)
 
     def add(

@@ -50,7 +50,7 @@ def detached(value: Json) -> Json:
     """A copy that shares nothing which can be changed."""
     if isinstance(value, dict):
         return {key: detached(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [detached(item) for item in value]
     return value
 

@@ -125,8 +125,8 @@ class DirectoryStore:
                 ),
             )
         if if_absent:
-            return await self._in_thread("put", key, lambda: self._create(key, path, body))
-        return await self._in_thread("put", key, lambda: self._replace(key, path, body, if_match))
+            return await self._recorded("put", key, lambda: self._create(key, path, body))
+        return await self._recorded("put", key, lambda: self._replace(key, path, body, if_match))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ListedObject]:
         check_prefix(prefix)
@@ -246,26 +246,25 @@ class DirectoryStore:
     @contextlib.contextmanager
     def _held(self, folder: str, *, create: bool, wait: bool, keep: bool) -> Generator[Journal]:
         """The journal of `folder`, for this thread alone. One that is `Gone` is forgotten. Raises: `_NoFile`."""
-        if not self._journals_guard.acquire(blocking=wait):
-            raise _NotInPlace
         spare: Sequence[Journal] = ()
-        try:
+        with self._guarded(wait):
             journal = self._journals.get(folder)
-            if journal is None:
-                try:
-                    journal = Journal(
-                        f"{self._base}/{folder}/{_JOURNAL}", folder, self._around, create=create
-                    )
-                except (FileNotFoundError, NotADirectoryError) as problem:
-                    raise _NoFile(problem) from problem
-                if keep and not self._closed:
-                    self._journals[folder] = journal
-            if folder in self._journals:
+            if journal is not None:
+                journal.users += 1
                 self._journals.move_to_end(folder)
-            journal.users += 1
-            spare = self._unused()
-        finally:
-            self._journals_guard.release()
+        if journal is None:
+            try:
+                opened = Journal(f"{self._base}/{folder}/{_JOURNAL}", folder, self._around, create=create)
+            except (FileNotFoundError, NotADirectoryError) as problem:
+                raise _NoFile(problem) from problem
+            with self._guarded(wait):
+                journal = self._journals.get(folder, opened)  # another thread may have been faster
+                journal.users += 1
+                if journal is opened and keep and not self._closed:
+                    self._journals[folder] = journal
+                    spare = self._unused()
+            if journal is not opened:
+                opened.dispose()
         for other in spare:
             other.dispose()
         try:
@@ -287,6 +286,16 @@ class DirectoryStore:
             if done:
                 journal.dispose()
 
+    @contextlib.contextmanager
+    def _guarded(self, wait: bool) -> Generator[None]:
+        """Hold the list of journals, for a moment. Raises: `_NotInPlace` without `wait` when another thread does."""
+        if not self._journals_guard.acquire(blocking=wait):
+            raise _NotInPlace
+        try:
+            yield
+        finally:
+            self._journals_guard.release()
+
     def _unused(self) -> Sequence[Journal]:
         """Take out the journals that were used longest ago, as many as there are too many."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -294,7 +303,7 @@ class DirectoryStore:
         excess = len(self._journals) - room
         if excess <= 0:
             return []
-        unused = (name for name, journal in self._journals.items() if not journal.users)
+        unused = (name for name, one in self._journals.items() if not one.users and not one.doubted)
         return [self._journals.pop(name) for name in list(itertools.islice(unused, excess))]
 
     def _require_root(self) -> None:

@@ -4,7 +4,7 @@ One file per object costs an inode, two forced writes and a rename each; a recor
 costs one forced write. The journal is a sequence of records, and what it holds is what replaying them in order gives:
 
 * The kernel orders appends (`O_APPEND`), so whether a create or a replacement held its condition is decided by its place
-  in the file, the same for whoever reads it. Nobody waits for anybody; a process frozen in the middle holds up none.
+  in the file, the same for whoever reads it. Nobody waits for anybody; a process frozen in the middle of a write holds up none.
 * A record that a full disk or a power cut tore is skipped: each begins with a mark that only this file has and ends
   in a checksum. A file whose first record is torn never held anything.
 * A file grown mostly superfluous is *closed* by a last record, after which nothing counts, and replaced by one with
@@ -24,6 +24,7 @@ import stat
 import struct
 import threading
 import time
+import weakref
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
+from core.errors import ArchmaxError
 from storage.keys import content_etag
 from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
 
@@ -138,8 +140,12 @@ class Journal:
         #: a record is there that could not be forced to disk: nothing may rest on it, so the file has to go
         self.doubted = False
 
+        # A store that nobody closed leaves no file open either.
+        self._finalizer = weakref.finalize(self, _close, self._descriptor)
+
     def dispose(self) -> None:
-        os.close(self._descriptor)
+        """May be repeated."""
+        self._finalizer()
 
     # Reading
 
@@ -208,7 +214,7 @@ class Journal:
         """Replace the file if that is worth while. What was asked for is done, so a failure is left to the next one."""
         superfluous = self._offset - self._live_bytes
         if not self._entries or superfluous > max(spare_bytes, self._live_bytes):
-            with contextlib.suppress(OSError, StoreUnavailable, Gone):
+            with contextlib.suppress(OSError, ArchmaxError, Gone):
                 self._replace()
 
     # Replaying
@@ -341,18 +347,25 @@ class Journal:
     def _sync(self) -> None:
         try:
             _force(self._descriptor)
+            if not self._placed:
+                self._sync_place()
+                self._placed = True
         except OSError:
             self.doubted = True
+            # At once if it can be: others who have the file open know of no doubt.
+            with contextlib.suppress(OSError, ArchmaxError, Gone, Busy):
+                self._settle_doubt()
             raise
-        if not self._placed:
-            # Removed since: then it was stored, and deleted by another.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                self._around.sync_folder(os.path.dirname(self._path))
-            self._placed = True
+
+    def _sync_place(self) -> None:
+        """Force the file's name to disk. Gone already: then it was stored, and deleted by another."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._around.sync_folder(os.path.dirname(self._path))
 
     def _settle_doubt(self) -> None:
         """After a failed force the pages may be lost though they can be read: write all anew, and use this file no more."""
         if self.doubted:
+            self._sync_place()
             self._catch_up()
             if self._closed:
                 self._succeed()
@@ -393,7 +406,7 @@ class Journal:
         """Close the file and put one in its place that holds what it held; none if that is nothing.
 
         Returns: False when another process is at it already. The new file is written first: where there is no room for it, the
-        old one stays open.
+        old one stays open, unless more came in meanwhile; then writes wait for room.
         """
         with self._alone() as alone:
             if not alone:
@@ -437,7 +450,7 @@ class Journal:
             return None
         mark = _MAGIC + os.urandom(_NONCE_BYTES)
         records = [
-            _packed(mark, Kind.PUT, name, self._body(name, entry), entry.modified_ms)
+            _packed(mark, Kind.PUT, name, self._whole_body(name, entry), entry.modified_ms)
             for name, entry in self._entries.items()
         ]
         return self._around.temporary(b"".join(records))
@@ -455,7 +468,16 @@ class Journal:
                 _discard(image)
                 raise
             if self._around.fsync:
-                self._around.sync_folder(os.path.dirname(self._path))
+                self._sync_place()
+
+    def _whole_body(self, name: str, entry: _Entry) -> bytes:
+        """Checked: what could not be forced may be read from the disk as it was before."""
+        body = self._body(name, entry)
+        if content_etag(body) != entry.etag:
+            raise StoreUnavailable(
+                "get", f"{self._folder}/{name}", "the disk holds something else than was written"
+            )
+        return body
 
     def _body(self, name: str, entry: _Entry, read: Read = os.pread) -> bytes:
         body = read(self._descriptor, entry.size, entry.offset)
@@ -482,6 +504,11 @@ def _open(path: str, create: bool) -> int:
         os.close(descriptor)
         raise StoreConfigurationError(path, "not a file")
     return descriptor
+
+
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
 
 
 def _discard(temporary: str | None) -> None:

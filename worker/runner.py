@@ -260,6 +260,8 @@ class EngineRunner:
         except TurnReleased:
             raise HandBack("the process drains") from None
         if turn.ended is not None:
+            if ctx.hooks is not None:
+                state.forget_rendering()
             self._states.put((turn.session_id, turn.life, turn.turn + 1), state)
 
     async def _state(self, turn: OpenTurn) -> SessionState:

@@ -113,6 +113,8 @@ class InlineDriver:
                     result = await advance(ctx, body, answers=answers)
             finally:
                 del self._active[session_id]
+                if ctx.hooks is not None:
+                    state.forget_rendering()
                 self.folder.keep(state, log)
             if ctx.error is not None and body.get("raw"):
                 raise ctx.error

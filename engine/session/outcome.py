@@ -42,13 +42,13 @@ class Outcome:
     audit_trail: list[JsonObject] = field(default_factory=list)
     variables: dict[str, JsonObject] = field(default_factory=dict)
     usage: JsonObject | None = None
-    #: the session's messages as they were; read them as `transcript`
-    folded: list[JsonObject] = field(default_factory=list, repr=False)
+    #: the session's messages as they were; `transcript` is what anybody else reads
+    _folded: list[JsonObject] = field(default_factory=list, repr=False)
 
     @cached_property
     def transcript(self) -> list[JsonObject]:
         """The whole transcript in its own form. Copied when asked for: a long session's is long."""
-        return [detached(message) for message in self.folded]
+        return [detached(message) for message in self._folded]
 
     @cached_property
     def messages(self) -> list[BaseMessage]:
@@ -135,7 +135,7 @@ def outcome_of(state: SessionState) -> Outcome:
         "audit_trail": [detached(step) for step in state.trail],
         "variables": {name: detached(variable.to_json()) for name, variable in state.variables.items()},
         "usage": detached(state.usage) or None,
-        "folded": list(state.messages),
+        "_folded": list(state.messages),
     }
     if state.refused is not None:
         kind: Kind = "rejected" if state.refused.get("rejected") else "refused"

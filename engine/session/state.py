@@ -204,6 +204,10 @@ class SessionState:
         self.created_at = self.created_at or at
         self.updated_at = at
 
+    def forget_rendering(self) -> None:
+        """What was rendered may have been changed by whoever it was given to."""
+        self.rendered, self.rendered_upto = [], 0
+
     def append(self, message: JsonObject) -> None:
         """Add a message; a result goes to its call's place, and a second result of one call nowhere."""
         if message["role"] == "tool":
@@ -386,7 +390,7 @@ def _edit(s: SessionState, c: Mapping[str, Any]) -> None:
         if message["id"] == c["id"] and message["role"] == c["role"]:
             kept = {key: value for key, value in message.items() if key != "content"}
             s.messages[index] = {**kept, "text": c["text"]}
-            s.rendered, s.rendered_upto = [], 0
+            s.forget_rendering()
             return
 
 

@@ -24,7 +24,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from core.jsontext import JsonObject, dumps, loads
+from core.jsontext import JsonObject, detached, dumps, loads
 from engine.errors import MiddlewareError
 from engine.models.scope import CallScope
 from engine.session.messages import assistant_message, new_id, text_of, user_message
@@ -76,7 +76,9 @@ class Hooks:
     def state(self, *more: BaseMessage) -> dict[str, Any]:
         """What hooks are given: the transcript and the fields in force."""
         messages = [_addressable(message) for message in self.ctx.transcript()]
-        return {"messages": [*messages, *more], **self.ctx.state.middleware, **self._loose}
+        # Theirs to change: what counts is what they return.
+        fields = {name: detached(value) for name, value in self.ctx.state.middleware.items()}
+        return {"messages": [*messages, *more], **fields, **self._loose}
 
     def _update(self, owner: str, update: Mapping[str, Any]) -> None:
         """Fold what a hook set beside messages and jumps. Raises: `MiddlewareError` for an undeclared field."""
@@ -87,7 +89,7 @@ class Hooks:
             declared = self.chain.fields.get(name)
             if declared is None:
                 raise MiddlewareError(owner, f"it sets {name!r}, which no state_schema declares")
-            held = self._loose.get(name, self.ctx.state.middleware.get(name))
+            held = self._loose.get(name, detached(self.ctx.state.middleware.get(name)))
             if declared.reducer is not None and held is not None:
                 value = declared.reducer(held, value)
             try:

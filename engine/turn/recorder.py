@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from core.jsontext import JsonObject
+from core.jsontext import JsonObject, detached
 from engine.session.events import events_of, level_of
 from engine.session.state import RECORD_VERSION, SessionState
 from engine.turn.ports import TurnLog
@@ -47,7 +47,10 @@ class EventStream:
         if self._sink is None:
             return
         self._seq += 1
-        body: JsonObject = {"level": level_of(event), **event, "ts": now_ms(), "seq": self._seq}
+        told = {
+            name: detached(value) for name, value in event.items()
+        }  # a handler may change what it is given
+        body: JsonObject = {"level": level_of(event), **told, "ts": now_ms(), "seq": self._seq}
         if session_id is not None:
             body.setdefault("sessionId", session_id)
         if dispatch_id is not None:
@@ -75,6 +78,7 @@ class Recorder:
         self.log = log
         self._events = events
         self._buffer: list[JsonObject] = []
+        self._over = False
         self._lock = asyncio.Lock()
 
     @property
@@ -88,6 +92,9 @@ class Recorder:
         )
 
     def add_change(self, change: JsonObject) -> None:
+        """Raises: `RuntimeError` once the turn has ended: a tool that outlived it changes nothing any more."""
+        if self._over:
+            raise RuntimeError(f"turn {self.log.turn} of session {self.state.session_id!r} has ended")
         self.state.apply(change)
         self._buffer.append(change)
         if self._events.active:
@@ -126,6 +133,7 @@ class Recorder:
 
     async def end(self, outcome: JsonObject) -> None:
         async with self._lock:
+            self._over = True
             await _whole(self.log.end(self._take(), outcome))
 
     async def suspend(self, calls: Sequence[JsonObject], width: int) -> None:

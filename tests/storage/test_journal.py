@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import errno
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -689,3 +690,41 @@ async def test_what_is_no_file_is_told(store: DirectoryStore, make: Callable[[Pa
     for asked in (store.get(HEAD), store.put(HEAD, b"x")):
         with pytest.raises(StoreConfigurationError, match="not a file"):
             await asked
+
+
+async def test_a_name_that_could_not_be_forced_is_forced_before_anything_rests_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose entry in its folder is lost is lost with all its records."""
+    store = DirectoryStore(tmp_path / "root")
+    await store.put("other/checkpoints/head", b"x")
+    real, failed = os.fsync, list[str]()
+
+    def fails(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.endswith("S/checkpoints") and len(failed) < 2:
+            failed.append(path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(StoreUnavailable):
+        await store.put(HEAD, b"head", if_absent=True)
+    assert len(failed) == 2
+    first = journal_of(store).stat().st_ino
+    found = await store.get(HEAD)
+    assert found is not None and found.body == b"head"
+    assert journal_of(store).stat().st_ino != first
+    await store.close()
+
+
+async def test_a_store_that_is_forgotten_leaves_no_file_open(tmp_path: Path) -> None:
+    """A host may make one for each request."""
+    for number in range(5):
+        store = DirectoryStore(tmp_path / "root", fsync=False)
+        await store.put(f"s{number}/checkpoints/head", b"x")
+        assert _open_journals(store.root) == 1
+        root = store.root
+        del store
+        gc.collect()
+        assert _open_journals(root) == 0

@@ -292,7 +292,7 @@ def test_an_outcome_becomes_what_assertions_see(fields: dict[str, Any], expected
         reply="Done.",
         audit_trail=[dict(TRAIL[0])],
         variables={"a": {"value": 1, "locked": True}},
-        folded=TRANSCRIPT,
+        _folded=TRANSCRIPT,
         **fields,
     )
     view = view_of(settled)

@@ -6,21 +6,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.messages import AIMessage
 
+from core.jsontext import JsonObject
 from engine.host.agent import Agent
 from engine.host.session_folder import SessionFolder
 from engine.session.state import Commit, SessionState
 from engine.session.state_cache import StateCache
-from engine.turn.recorder import EventStream
-from tests.support.engine import Bench, bench
+from engine.turn.middleware import MiddlewareChain
+from engine.turn.recorder import EventStream, Recorder
+from tests.support.engine import Bench, bench, raw_call
 
 __all__ = ["bench"]
 Make = Callable[..., Bench]
 
 SPEC = """
 title: Desk
-states: { work: { triggers: { manual: } } }
+states: { work: { triggers: { manual: }, tools: { allow: [touch] } } }
 """
 
 
@@ -81,6 +84,63 @@ async def test_a_session_made_again_has_nothing_of_the_old_one(bench: Make) -> N
     assert await b.agent.folder.look("s1") is None
 
 
+class Noting(AgentState[Any]):
+    notes: list[str]
+
+
+class Meddles(AgentMiddleware[Any, Any, Any]):
+    """Changes all it is given, in place."""
+
+    state_schema = Noting
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        for message in state["messages"]:
+            message.content = "forged"
+        if "notes" in state:
+            state["notes"].append("forged")
+            return None
+        return {"notes": ["kept"]}
+
+
+async def test_what_a_hook_changes_in_place_ends_with_its_turn(bench: Make) -> None:
+    """05 §13: what counts is what a hook returns."""
+    b = bench(SPEC, [AIMessage("one"), AIMessage("two")], middleware=MiddlewareChain((Meddles(),)))
+    await b.send("hello")
+    await b.send("again")
+    state = await b.agent.folder.look("s1")
+    assert state is not None and state.middleware == {"notes": ["kept"]}
+    assert [message["text"] for message in state.messages] == ["hello", "one", "again", "two"]
+    assert state.rendered == []
+
+
+async def test_what_a_handler_does_to_an_event_reaches_no_state(bench: Make) -> None:
+    """05 §7: handlers may redact what they are told."""
+    b = bench(SPEC, [raw_call("touch", n=7), AIMessage("one"), AIMessage("two")])
+
+    def redact(event: JsonObject) -> None:
+        if "args" in event:
+            event["args"].clear()
+
+    b.watch(redact)
+    await b.send()
+    outcome = await b.send("again")
+    calls = [call for message in outcome.transcript for call in message.get("calls", ())]
+    assert [call["args"] for call in calls] == [{"n": 7}]
+
+
+async def test_a_tool_that_outlives_its_turn_changes_nothing(bench: Make) -> None:
+    """03 §5: a state is what the log says, and the log of an ended turn is closed."""
+    b = bench(SPEC, [AIMessage("one")])
+    async with b.agent.folder.hold("late"):
+        state, log = await b.agent.folder.open("late", b.agent.assembly.spec.slug)
+        rec = Recorder(state, log, EventStream(None))
+        rec.add("vars", set={"a": 1})
+        await rec.end({"kind": "seeded"})
+        with pytest.raises(RuntimeError, match="has ended"):
+            rec.add("vars", set={"a": 2})
+    assert state.values == {"a": 1} and not rec.pending
+
+
 def state(messages: int) -> SessionState:
     made = SessionState("s", "w")
     made.messages = [{} for _ in range(messages)]
@@ -100,3 +160,8 @@ def test_what_is_remembered_is_bounded_but_for_the_newest() -> None:
     cache.put(("s", "life", 9), state(40))
     cache.put(("s", "life", 9), state(40))
     assert cache.get(("s", "life", 9)) is not None
+    heavy = state(1)
+    heavy.files = {"a": {"text": "x" * 200_000}}
+    cache.put(("heavy", "life", 1), heavy)
+    cache.put(("heavy", "life", 2), state(80))
+    assert cache.get(("heavy", "life", 1)) is None
