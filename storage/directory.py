@@ -24,13 +24,11 @@ import heapq
 import itertools
 import os
 import re
-import resource
 import stat
-import threading
 import time
 import zlib
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -41,18 +39,16 @@ from storage.filelock import exclusive, waited
 from storage.journal import Busy, Gone, Journal, Surroundings
 from storage.keys import check_key, check_prefix, content_etag, encode_segment, is_segment
 from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoredObject, StoreUnavailable
+from storage.open_journals import NoJournal, NotInPlace, OpenJournals
 
 T = TypeVar("T")
 
 #: Outside the alphabet of keys, so no object ever lies there.
 _TEMPORARY = "@tmp"
 _LOCKS = "@locks"
-_JOURNAL = "@journal"
 #: The objects of `<any>/checkpoints/` and one folder further down share a journal.
 _JOURNALED = re.compile(r"([^/]+/checkpoints)/([^/]+(?:/[^/]+)?)")
 _JOURNAL_FOLDER = re.compile(r"[^/]+/checkpoints/")
-#: Journals this process keeps open: beyond, each first use of one reads it whole.
-_OPEN_JOURNALS = 1024
 #: How long a writer waits for a journal that another process has begun to replace.
 _REPLACED_SECONDS = 20.0
 _REPLACED_PAUSE_SECONDS = 0.005
@@ -88,9 +84,7 @@ class DirectoryStore:
         self._durable: set[str] = set()
         self._swept = False
         self._around = Surroundings(fsync, self._sync_folders, self._write_temporary)
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
-        self._journals_guard = threading.Lock()
-        self._closed = False
+        self._journals = OpenJournals(self._base, self._around)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="directory-store")
         #: operations served, by name (`list` counts pages)
         self.requests: Counter[str] = Counter()
@@ -149,12 +143,7 @@ class DirectoryStore:
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False)
-        with self._journals_guard:
-            self._closed = True
-            unused = [journal for journal in self._journals.values() if not journal.users]
-            self._journals.clear()  # whoever uses one now disposes of it
-        for journal in unused:
-            journal.dispose()
+        self._journals.close()
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Hold `name` (any text, such as a session id) among all processes on this directory.
@@ -180,7 +169,7 @@ class DirectoryStore:
             return self._in_journal(folder, lambda journal: journal.get(name))
         try:
             return self._in_journal(folder, lambda journal: _get_in_place(journal, name), wait=False)
-        except _NotInPlace:
+        except NotInPlace:
             return _NOT_IN_PLACE
 
     def _get_above(self, key: str, start: int) -> StoredObject | None:
@@ -222,15 +211,15 @@ class DirectoryStore:
     ) -> T | None:
         """What `work` returns of the journal of `folder`; None if there is none and it is not made for the key `create`.
 
-        `keep`: leave it open for the next one. Raises: `_NotInPlace` without `wait` when something would have to be waited for.
+        `keep`: leave it open for the next one. Raises: `NotInPlace` without `wait` when something would have to be waited for.
         """
         for _ in range(_FOLDER_TRIES):
             try:
-                with self._held(folder, create=create is not None, wait=wait, keep=keep) as journal:
+                with self._journals.held(folder, create=create is not None, wait=wait, keep=keep) as journal:
                     return work(journal)
             except Gone:
                 continue
-            except _NoFile as missing:
+            except NoJournal as missing:
                 if create is None:
                     if isinstance(missing.problem, NotADirectoryError):
                         self._require_root()
@@ -242,69 +231,6 @@ class DirectoryStore:
                 self._forget_folders(whole)
                 _make_folder(create, whole)
         raise StoreUnavailable("put", folder, "its journal is replaced again and again")
-
-    @contextlib.contextmanager
-    def _held(self, folder: str, *, create: bool, wait: bool, keep: bool) -> Generator[Journal]:
-        """The journal of `folder`, for this thread alone. One that is `Gone` is forgotten. Raises: `_NoFile`."""
-        spare: Sequence[Journal] = ()
-        with self._guarded(wait):
-            journal = self._journals.get(folder)
-            if journal is not None:
-                journal.users += 1
-                self._journals.move_to_end(folder)
-        if journal is None:
-            try:
-                opened = Journal(f"{self._base}/{folder}/{_JOURNAL}", folder, self._around, create=create)
-            except (FileNotFoundError, NotADirectoryError) as problem:
-                raise _NoFile(problem) from problem
-            with self._guarded(wait):
-                journal = self._journals.get(folder, opened)  # another thread may have been faster
-                journal.users += 1
-                if journal is opened and keep and not self._closed:
-                    self._journals[folder] = journal
-                    spare = self._unused()
-            if journal is not opened:
-                opened.dispose()
-        for other in spare:
-            other.dispose()
-        try:
-            if not journal.lock.acquire(blocking=wait):
-                raise _NotInPlace
-            try:
-                yield journal
-            finally:
-                journal.lock.release()
-        except Gone:
-            with self._journals_guard:
-                if self._journals.get(folder) is journal:
-                    del self._journals[folder]
-            raise
-        finally:
-            with self._journals_guard:
-                journal.users -= 1
-                done = not journal.users and self._journals.get(folder) is not journal
-            if done:
-                journal.dispose()
-
-    @contextlib.contextmanager
-    def _guarded(self, wait: bool) -> Generator[None]:
-        """Hold the list of journals, for a moment. Raises: `_NotInPlace` without `wait` when another thread does."""
-        if not self._journals_guard.acquire(blocking=wait):
-            raise _NotInPlace
-        try:
-            yield
-        finally:
-            self._journals_guard.release()
-
-    def _unused(self) -> Sequence[Journal]:
-        """Take out the journals that were used longest ago, as many as there are too many."""
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        room = _OPEN_JOURNALS if files == resource.RLIM_INFINITY else min(_OPEN_JOURNALS, files // 4)
-        excess = len(self._journals) - room
-        if excess <= 0:
-            return []
-        unused = (name for name, one in self._journals.items() if not one.users and not one.doubted)
-        return [self._journals.pop(name) for name in list(itertools.islice(unused, excess))]
 
     def _require_root(self) -> None:
         """Raises: `NotADirectoryError` where the root is a file."""
@@ -505,29 +431,17 @@ _NOT_IN_PLACE = StoredObject(b"", "", -1)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
-class _NotInPlace(Exception):
-    """It takes waiting, for the disk or for another thread."""
-
-
-class _NoFile(Exception):
-    """There is no journal, or not even its folder."""
-
-    def __init__(self, problem: OSError) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-
 def _get_in_place(journal: Journal, name: str) -> StoredObject | None:
     if journal.doubted:
-        raise _NotInPlace
+        raise NotInPlace
     return journal.get(name, _in_place)
 
 
 def _in_place(descriptor: int, size: int, offset: int) -> bytes:
-    """As `os.pread`. Raises: `_NotInPlace` for what is big or not in memory."""
+    """As `os.pread`. Raises: `NotInPlace` for what is big or not in memory."""
     body = _in_memory(descriptor, size, offset)
     if body is None:
-        raise _NotInPlace
+        raise NotInPlace
     return body
 
 

@@ -22,6 +22,7 @@ import pytest
 
 import storage.directory
 import storage.journal
+import storage.open_journals
 from storage.directory import DirectoryStore
 from storage.journal import Journal
 from storage.objects import InvalidKey, ListedObject, StoreConfigurationError, StoreUnavailable
@@ -317,7 +318,7 @@ async def test_more_sessions_than_journals_are_kept_open(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Open files are bounded; what a session holds does not depend on who has it open."""
-    monkeypatch.setattr(storage.directory, "_OPEN_JOURNALS", 3)
+    monkeypatch.setattr(storage.open_journals, "_OPEN_JOURNALS", 3)
 
     async def session(name: str) -> None:
         for number in range(20):
@@ -661,7 +662,7 @@ async def test_a_replacement_there_is_no_room_for_leaves_the_session_writable(
     with monkeypatch.context() as patched:
         patched.setattr(storage.journal, "_SUPERFLUOUS_BYTES", -1)
         around = replace(store._around, temporary=full)
-        patched.setattr(store._journals["S/checkpoints"], "_around", around)
+        patched.setattr(store._journals._held["S/checkpoints"], "_around", around)
         await store.delete([log(1)])
         assert await store.put(log(2), b"two", if_absent=True) is not None
     assert await keys(store) == [HEAD, log(2)]
