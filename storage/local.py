@@ -118,11 +118,14 @@ class FileHolds:
 class LocalSession:
     """A session held by this process. Made by `held`; every method needs the hold."""
 
-    def __init__(self, files: LogStore, session: str) -> None:
+    def __init__(self, files: LogStore, session: str, *, found: tuple[Head | None] | tuple[()] = ()) -> None:
+        """`found`: the head as it was read just now, before the hold, its turn over. `open` notices if it moved since."""
         self.log = SessionLog(files, session)
         self._files = files
-        #: the head as `dead_turn` found it, its turn over; empty when it has not looked, or a turn was opened since
-        self._found: tuple[Head | None] | tuple[()] = ()
+        #: the head as last read, its turn over; empty when it was not, or a turn was opened since
+        self._found = found
+        #: the next number was not free: who has it is to be read
+        self._taken = False
 
     @property
     def session(self) -> str:
@@ -134,6 +137,11 @@ class LocalSession:
         if head is not None and head.deleted:
             raise SessionDeleted(self.session)
         return head
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the head was read, its turn over, and nothing has been heard of another turn."""
+        return bool(self._found)
 
     @property
     def history_key(self) -> tuple[str, str, int] | None:
@@ -153,7 +161,8 @@ class LocalSession:
     async def dead_turn(self) -> OpenLog | None:
         """Take over the turn that a dead local process left open; whoever gets it ends it (`turn-error`).
 
-        None: there is none. Raises: `HeldByFleet` when the open turn, or one that waits, is a fleet's.
+        None: there is none, as far as the head tells. A turn that has its number and no head yet costs a read to see: it
+        is looked for once `open` has met it. Raises: `HeldByFleet` when such a turn, or the open one, is a fleet's.
         """
         while True:
             head = await self.head()
@@ -164,9 +173,9 @@ class LocalSession:
                 taken = await self.log.take_over(head, entry, await self.log.read_chain(head), by=LOCAL)
             else:
                 number = head.turn + 1 if head else 1
-                entry = await self.log.entry(number)
+                entry = await self.log.entry(number) if self._taken else None
                 if entry is None:
-                    self._found = (head,)
+                    self._found, self._taken = (head,), False
                     return None
                 if entry.kind != LOCAL:
                     raise HeldByFleet(self.session, number)
@@ -174,10 +183,11 @@ class LocalSession:
             if taken is not None:
                 return taken
 
-    async def open(self, workflow: str, at_ms: int) -> OpenLog:
+    async def open(self, workflow: str, at_ms: int) -> OpenLog | None:
         """Open the session's next turn; its first record holds the input. `dead_turn` came before.
 
-        A fleet that opened a turn since has taken the number, or moved the head. Raises: `HeldByFleet`, `SessionDeleted`.
+        None: its number is taken, by a fleet's turn or by a local one that died before its claim; `dead_turn` now finds it.
+        Raises: `HeldByFleet` when a fleet moved the head meanwhile, `SessionDeleted`.
         """
         head = self._found[0] if self._found else await self.head()
         if not self._found and head is not None and await self.log.over(head) is None:
@@ -196,7 +206,8 @@ class LocalSession:
         )
         key = self.log.keys.inbox(number)
         if isinstance(await self._files.create(key, entry.body(), entry.w), Conflict):
-            raise HeldByFleet(self.session, number)
+            self._taken = True
+            return None
         opened = await self.log.claim(head, entry, by=LOCAL)
         if opened is None:
             raise HeldByFleet(self.session, number)

@@ -300,6 +300,9 @@ class Denials:
             for guard in guards
         )
 
+    def __bool__(self) -> bool:
+        return self.size > 0
+
     def naming(self, tool: str) -> tuple[Guard, ...]:
         """The entries that bind a tool."""
         own = self._by_tool.get(tool)

@@ -76,9 +76,10 @@ def mount_reachable(machine: Machine, surface: StateSurface, mount: str) -> bool
 
 
 def guard_lines(
-    machine: Machine, state: str, variables: Variables, registered: Sequence[str]
+    machine: Machine, state: str, variables: Variables, offered: Sequence[str]
 ) -> tuple[str, ...]:
-    """The argument constraints in force, one line each: references resolved, or marked unresolved and named.
+    """The argument constraints in force on the tools the state offers, one line each: references resolved, or marked
+    unresolved and named.
 
     Goes into the volatile part of the prompt only. A grant's guard is left out where it does not bind: beside an
     unguarded entry, and on an essential tool the state's own list does not name.
@@ -86,14 +87,13 @@ def guard_lines(
     surface = machine.states.get(state)
     if surface is None:
         return ()
-    offered = offered_tools(machine, state, registered)
     lines = [
         f"`{tool}`: only where " + "; or ".join(guard.shown(variables) for guard in guards)
         for tool in offered
         if (guards := _binding(machine, surface, tool))
     ]
     lists = [each.tools for each in machine.inherited] + [machine.forbid_always, surface.forbid]
-    for denials in lists:
+    for denials in filter(None, lists):
         lines += _denial_lines(denials, offered, variables)
     return tuple(dict.fromkeys(lines))
 

@@ -25,12 +25,11 @@ from engine.host.artifacts import runtime_contract
 from engine.host.driver import InlineDriver, TurnOptions
 from engine.host.emit import emit_artifacts
 from engine.host.resolve import Resolved, resolved, session_from_path
-from engine.host.session_folder import SessionFolder
+from engine.host.session_folder import Look, SessionFolder
 from engine.host.sessions import Sessions
 from engine.host.stores import SessionStore
 from engine.session.messages import from_langchain
 from engine.session.outcome import Outcome
-from engine.session.state import SessionState
 from engine.spec.model import Trigger
 from engine.turn.assembly import Assembly
 from engine.turn.inputs import check_input, check_seeds
@@ -158,7 +157,7 @@ class Agent:
                 delivery.get("message"),
             )
         fired = _trigger_id(trigger)
-        found, state = await self._resolve(fired, variables, session_id, session_path)
+        found, look = await self._resolve(fired, variables, session_id, session_path)
         body: JsonObject = {"kind": "message"}
         if message is not None:
             body["message"] = message
@@ -168,7 +167,7 @@ class Agent:
             body["variables"] = dict(variables)
         if history:
             body["history"] = history
-        return await self._turn(found.session_id, body, known=(state,))
+        return await self._turn(found.session_id, body, look=look)
 
     async def decide(
         self, session_id: str, target: str, comment: str | None = None, *, by: str | None = None
@@ -257,13 +256,14 @@ class Agent:
         session_id: str,
         body: JsonObject,
         *,
-        known: tuple[SessionState | None] | None = None,
+        look: Look | None = None,
         options: TurnOptions | None = None,
     ) -> Outcome:
-        """`known`: the session as it was just read."""
+        """`look`: the session as it was just read."""
         session_id = require_session_id(session_id, self.assembly.mounts)
-        state = await self.folder.look(session_id) if known is None else known[0]
-        if state is None:
+        if look is None:
+            look = await self.folder.look(session_id)
+        if look.state is None:
             require_session_id(session_id, self.assembly.mounts, new=True)
         if body.get("raw"):
             trigger = body.get("trigger") or self.assembly.default_trigger
@@ -272,7 +272,7 @@ class Agent:
         else:
             check_input(
                 self.assembly.spec,
-                state,
+                look.state,
                 body,
                 session_id=session_id,
                 default_trigger=self.assembly.default_trigger,
@@ -281,14 +281,15 @@ class Agent:
         stored: JsonObject = body if "history" in body else loads(dumps(body))
         try:
             outcome, _ = await self.driver.run(
-                self.assembly, session_id, stored, options or self._configured(None)
+                self.assembly, session_id, stored, options or self._configured(None), look
             )
         except SessionNotResumableError as busy:
             if isinstance(busy.__cause__, HeldLocally) and body["kind"] != "message":
                 raise _lost_race(session_id, body["kind"]) from None
             raise
         if outcome.kind == "refused":  # another turn came between the check above and this one
-            check_input(self.assembly.spec, await self.folder.look(session_id), body, session_id=session_id)
+            now = await self.folder.look(session_id)
+            check_input(self.assembly.spec, now.state, body, session_id=session_id)
         if outcome.usage is not None:
             self._usage[session_id] = outcome.usage
             self._usage.move_to_end(session_id)
@@ -329,8 +330,8 @@ class Agent:
         variables: Mapping[str, Json] | None,
         session_id: str | None,
         session_path: str | None,
-    ) -> tuple[Resolved, SessionState | None]:
-        """And the session as it was read for that, None for a new one."""
+    ) -> tuple[Resolved, Look]:
+        """And the session as it was read for that."""
         spec = self.assembly.spec
         wanted = _trigger_id(trigger) or self.assembly.default_trigger
         values = dict(variables or {})
@@ -348,10 +349,11 @@ class Agent:
                         f"session path {path!r} of trigger {wanted!r} found no id; the session gets one of its own",
                     )
         session_id = require_session_id(session_id, self.assembly.mounts)
-        state = None if native else await self.folder.look(session_id)
+        look = Look(None, (None,)) if native else await self.folder.look(session_id)
+        state = look.state
         if state is not None and state.status == "running" and self.folder.holds(session_id):
             raise SessionNotResumableError(session_id, "running", "this process is running a turn of it")
-        return resolved(spec, state, session_id, wanted, native=native), state
+        return resolved(spec, state, session_id, wanted, native=native), look
 
     def _warn(self, scope: str, message: str) -> None:
         self._events.emit({"type": "warning", "scope": scope, "message": message})

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from core.jsontext import Json, JsonObject
-from engine.host.session_folder import SessionFolder
+from engine.host.session_folder import Look, SessionFolder
 from engine.models.scope import ScriptPlay
 from engine.session.outcome import Outcome
 from engine.session.state import SessionState
@@ -87,15 +87,22 @@ class InlineDriver:
         self._active: dict[str, TurnContext] = {}
 
     async def run(
-        self, assembly: Assembly, session_id: str, body: JsonObject, options: TurnOptions = TurnOptions()
+        self,
+        assembly: Assembly,
+        session_id: str,
+        body: JsonObject,
+        options: TurnOptions = TurnOptions(),
+        look: Look | None = None,
     ) -> tuple[Outcome, JsonObject | None]:
         """One turn to its outcome, and what it answers its caller when it has one. The session is held meanwhile.
+
+        `look`: the session as it was read just before.
 
         Raises: `SessionNotResumableError`; `asyncio.CancelledError` after the turn ended `turn-cancelled`; for a `raw`
             input what was thrown out of the turn, after that ended `turn-error` (03 OP-2).
         """
         async with self.folder.hold(session_id):
-            state, log = await self.folder.open(session_id, assembly.spec.slug)
+            state, log = await self.folder.open(session_id, assembly.spec.slug, look)
             if assembly.spec_hash and state.spec_hash != assembly.spec_hash:
                 await self._keep_spec(assembly, session_id)
             if options.play is None:

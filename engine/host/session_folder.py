@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ class LocalTurnLog:
         raise AssertionError
 
 
+@dataclass(frozen=True)
+class Look:
+    """A session as it was read before a turn of it: its state, None when it has not run, and its head if at rest."""
+
+    state: SessionState | None
+    found: tuple[Head | None] | tuple[()] = ()
+
+
 class SessionFolder:
     """Every session of one store."""
 
@@ -102,14 +111,17 @@ class SessionFolder:
             return None
         return await fold_session(log, head)
 
-    async def look(self, session_id: str) -> SessionState | None:
-        """As `load`, for a look before anything else runs: the next turn may change what it returns."""
+    async def look(self, session_id: str) -> Look:
+        """As `load`, for a look before anything else runs: the next turn may change the state it returns."""
         log = SessionLog(self.files, session_id)
         head = await log.head()
-        if head is None or head.deleted:
-            return None
+        if head is None:
+            return Look(None, (None,))
+        if head.deleted:
+            return Look(None)
         held = self._states.get((session_id, head.life, head.turn + 1))
-        return held if held is not None else await fold_session(log, head)
+        state = held if held is not None else await fold_session(log, head)
+        return Look(state, (head,) if await log.over(head) is not None else ())
 
     async def session_ids(self) -> AsyncIterator[str]:
         """Every session with a head, in key order."""
@@ -163,21 +175,26 @@ class SessionFolder:
             return
         raise SessionNotResumableError(session_id, "running", "its turn is in a fleet's hands")
 
-    async def open(self, session_id: str, workflow: str) -> tuple[SessionState, LocalTurnLog]:
-        """Claim the session's next turn; the caller holds it. Raises: `SessionNotResumableError`."""
-        local = LocalSession(self.files, session_id)
+    async def open(
+        self, session_id: str, workflow: str, look: Look | None = None
+    ) -> tuple[SessionState, LocalTurnLog]:
+        """Claim the session's next turn; the caller holds it and may have looked. Raises: `SessionNotResumableError`."""
+        local = LocalSession(self.files, session_id, found=() if look is None else look.found)
         try:
-            await self._settle_dead(local, workflow)
-            key = local.history_key
-            state = None if key is None else self._states.take(key)
-            if state is None:
-                state = SessionState(session_id, workflow)
-                for record in await local.history():
-                    state.apply_record(record)
-            opened = await local.open(workflow, time.time_ns() // 1_000_000)
+            while True:
+                if not local.at_rest:
+                    await self._settle_dead(local, workflow)
+                key = local.history_key
+                state = None if key is None else self._states.take(key)
+                if state is None:
+                    state = SessionState(session_id, workflow)
+                    for record in await local.history():
+                        state.apply_record(record)
+                opened = await local.open(workflow, time.time_ns() // 1_000_000)
+                if opened is not None:
+                    return state, LocalTurnLog(local, opened)
         except (HeldByFleet, SessionDeleted) as refused:
             raise SessionNotResumableError(session_id, "running", str(refused)) from None
-        return state, LocalTurnLog(local, opened)
 
     def keep(self, state: SessionState, log: LocalTurnLog) -> None:
         """Remember the state an ended turn left, for the session's next one. The caller changes it no more."""

@@ -164,6 +164,7 @@ class Assembly:
         )
         self._schemas: dict[str, JsonObject] = {}
         self._requests: dict[str, tuple[JsonObject, ...]] = {}
+        self._offered: dict[str, tuple[str, ...]] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Assembly] = {}
 
     @cached_property
@@ -237,9 +238,15 @@ class Assembly:
         """Schemas of what a state's mover is handed, in registration order."""
         schemas = self._requests.get(state)
         if schemas is None:
-            names = offered_tools(self.machine, state, self.registered)
-            schemas = self._requests[state] = tuple(self.schema(name) for name in names)
+            schemas = self._requests[state] = tuple(self.schema(name) for name in self.offered_names(state))
         return schemas
+
+    def offered_names(self, state: str) -> tuple[str, ...]:
+        """What a state's mover is handed, in registration order."""
+        names = self._offered.get(state)
+        if names is None:
+            names = self._offered[state] = offered_tools(self.machine, state, self.registered)
+        return names
 
     async def run_tool(self, tool: Tool, args: JsonObject, context: ToolCallContext) -> ToolResult:
         return await tool.run(args, context)
@@ -275,7 +282,7 @@ class Assembly:
                     top_level=ctx.top_level,
                     skills=skills,
                     mounts=mounts,
-                    guards=guard_lines(self.machine, state.slug, values, self.registered),
+                    guards=guard_lines(self.machine, state.slug, values, self.offered_names(state.slug)),
                 )
             )
         messages: list[BaseMessage] = [

@@ -291,18 +291,30 @@ class World:
         """A command that settles what a dead one left, and runs a turn of its own."""
         steps = [self.chance.choice((1, 300, 3_000)) for _ in range(self.chance.choice((0, 1, 3)))]
 
-        async def script(fleet: Fleet) -> None:
-            await self._settle_local(fleet, session)
-            local = LocalSession(fleet.files, session)
-            opened = await local.open("w", 0)
-            for op, ms in enumerate(steps):
-                self.oracle.begin_step(session, opened.head.life, opened.turn, opened.fence, op)
-                await Wait(ms)
-                await opened.commit({"op": op, "turn": opened.turn})
-            end = await opened.end({"turn": opened.turn}, {"kind": "completed"})
-            await local.close(opened, end)
+        pause = self.chance.choice((0, 1, 300, 3_000))
 
-        return self._holding(session, script)
+        async def script(fleet: Fleet) -> None:
+            head = await fleet.log(session).head()
+            rests = head is None or (not head.deleted and await fleet.log(session).over(head) is not None)
+            local = LocalSession(fleet.files, session, found=(head,) if rests else ())
+            await Wait(pause)
+
+            async def turn(fleet: Fleet) -> None:
+                opened = None
+                while opened is None:
+                    if not local.at_rest:
+                        await self._settle_local(local)
+                    opened = await local.open("w", 0)
+                for op, ms in enumerate(steps):
+                    self.oracle.begin_step(session, opened.head.life, opened.turn, opened.fence, op)
+                    await Wait(ms)
+                    await opened.commit({"op": op, "turn": opened.turn})
+                end = await opened.end({"turn": opened.turn}, {"kind": "completed"})
+                await local.close(opened, end)
+
+            await self._holding(session, turn)(fleet)
+
+        return script
 
     def _holding(
         self, session: str, script: Callable[[Fleet], Coroutine[Any, Any, None]]
@@ -323,8 +335,7 @@ class World:
 
         return alone
 
-    async def _settle_local(self, fleet: Fleet, session: str) -> None:
-        local = LocalSession(fleet.files, session)
+    async def _settle_local(self, local: LocalSession) -> None:
         while (dead := await local.dead_turn()) is not None:
             end = await dead.end({"dead": True, "turn": dead.turn}, {"kind": "failed"})
             await local.close(dead, end)
@@ -375,9 +386,7 @@ class World:
             scheduler.log("peace")
             # Somebody uses the command once more where one died.
             for session in self._local_sessions:
-                self._client(
-                    250_000, self._holding(session, lambda fleet, s=session: self._settle_local(fleet, s))
-                )
+                self._client(250_000, self._one_local(session))
             until = scheduler.now + _REST_MS
             still: Counter[str] = Counter()
             while scheduler.now < until:

@@ -32,6 +32,7 @@ async def local_turn(files: LogStore, session: str = "s", *, dies: bool = False)
     async with held(files, ProcessHolds(), session) as local:
         assert await local.dead_turn() is None
         opened = await local.open("flow", 0)
+        assert opened is not None
         await opened.commit({"input": "hello"})
         if dies:
             return
@@ -74,7 +75,6 @@ async def test_a_local_process_that_died_before_its_claim_leaves_a_turn_to_settl
     """Ruling 11, between the number and the head."""
     files = LogStore(MemoryStore())
     local = LocalSession(files, "s")
-    claim = local.log.claim
 
     async def dies(*_: object, **__: object) -> None:
         raise RuntimeError("killed")
@@ -82,7 +82,9 @@ async def test_a_local_process_that_died_before_its_claim_leaves_a_turn_to_settl
     local.log.claim = dies  # type: ignore[assignment, method-assign]
     with pytest.raises(RuntimeError):
         await local.open("flow", 0)
-    local.log.claim = claim  # type: ignore[method-assign]
+    local = LocalSession(files, "s")
+    assert await local.dead_turn() is None, "the head knows nothing of it"
+    assert await local.open("flow", 0) is None and not local.at_rest
     dead = await local.dead_turn()
     assert dead is not None and dead.turn == 1 and dead.records == []
 
@@ -97,10 +99,10 @@ async def test_a_turn_in_a_fleets_hands_is_refused() -> None:
 
     fleet = HandFleet(meanwhile)
     await accept(fleet.fleet, Draft("s", "flow", "message", {}))
+    local = LocalSession(fleet.files, "s")
+    assert await local.dead_turn() is None and await local.open("flow", 0) is None
     with pytest.raises(HeldByFleet):
-        await LocalSession(fleet.files, "s").dead_turn()
-    with pytest.raises(HeldByFleet):
-        await LocalSession(fleet.files, "s").open("flow", 0)
+        await local.dead_turn()
     await fleet.work()
     assert fleet.runner.ran == [("s", 1, 1)]
 
@@ -118,11 +120,30 @@ async def test_a_turn_that_a_fleet_opens_while_a_local_process_looks_is_refused(
         assert await fleet.fleet.log("s").entry(2) is None, "nothing was written"
 
 
+async def test_a_head_read_before_the_hold_is_read_again_once_it_proves_old() -> None:
+    """05 §8: one writer a session; between the look and the hold another local turn, or a fleet's, may have run."""
+    fleet = HandFleet()
+    looked = LocalSession(fleet.files, "s", found=(None,))
+    await local_turn(fleet.files)
+    assert looked.at_rest and await looked.open("flow", 0) is None
+    assert await looked.dead_turn() is None and looked.at_rest
+    opened = await looked.open("flow", 0)
+    assert opened is not None and opened.turn == 2
+    await looked.close(opened, await opened.end({"answer": "two"}, {"kind": "completed"}))
+    old = LocalSession(fleet.files, "s", found=(opened.head,))
+    await accept(fleet.fleet, Draft("s", "flow", "message", {"steps": 1}))
+    await fleet.work()
+    assert await old.open("flow", 0) is None and await old.dead_turn() is None
+    after = await old.open("flow", 0)
+    assert after is not None and after.turn == 4
+
+
 async def test_a_fleet_refuses_and_leaves_alone_what_a_local_process_holds() -> None:
     """Decision 50."""
     fleet = HandFleet()
     async with held(fleet.files, ProcessHolds(), "s") as local:
         opened = await local.open("flow", 0)
+        assert opened is not None
         with pytest.raises(SessionHeldLocally):
             await accept(fleet.fleet, Draft("s", "flow", "message", {}))
         await sweep_inbox(fleet.fleet)

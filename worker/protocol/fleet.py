@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storage.limits import MAX_ATTEMPTS
-from storage.logstore import LogStore
+from storage.logstore import LogStore, Recent
 from storage.sessionlog import SessionLog
 from worker.ports import Clock, Leases, Notices, Queue, Webhooks
 from worker.protocol.cleaner import Cleaner
+
+#: some thousand of them, of `sys.getsizeof(True)` each
+_WOKEN_BYTES = 64 * 1024
 
 
 def _never() -> bool:
@@ -30,6 +33,8 @@ class Fleet:
     #: runs of one step without any progress before its turn ends `worker-lost`
     max_attempts: int = MAX_ATTEMPTS
     cleaner: Cleaner = field(init=False)
+    #: suspensions whose parent this process has sent, all answers being there
+    woken: Recent[bool] = field(default_factory=lambda: Recent(_WOKEN_BYTES))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cleaner", Cleaner(self.files))

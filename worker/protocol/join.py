@@ -27,6 +27,20 @@ async def settle_child(fleet: Fleet, parent: Parent, answer: JsonObject) -> None
     await _after_answer(fleet, parent)
 
 
+async def _wake(fleet: Fleet, parent: Parent) -> None:
+    """Send the parent, once from this process: children that end together all find that they are the last.
+
+    The first message was sent when all answers were there, so whoever takes it finds them. One that is lost is sent
+    again by the sweep, as any is.
+    """
+    suspension = _suspension_key(parent)
+    if fleet.woken.get(suspension):
+        return
+    fleet.woken.put(suspension, True)
+    if not await tell(fleet, [Message(parent.session, parent.turn, parent.workflow, child=True)]):
+        fleet.woken.drop(suspension)
+
+
 async def settle_child_again(fleet: Fleet, parent: Parent, answer: JsonObject) -> None:
     """As `settle_child`, for a debt that may have been paid: its creditor may have gone on, and cleaned up."""
     # The answer is looked for before the parent: one that is gone by now was cleaned, and then the parent is over.
@@ -34,6 +48,7 @@ async def settle_child_again(fleet: Fleet, parent: Parent, answer: JsonObject) -
     if not await debt_stands(fleet, parent):
         return
     if paid:
+        fleet.woken.drop(_suspension_key(parent))  # who paid may have died before it sent
         await _after_answer(fleet, parent)
     else:
         await settle_child(fleet, parent, answer)
@@ -42,7 +57,7 @@ async def settle_child_again(fleet: Fleet, parent: Parent, answer: JsonObject) -
 async def _after_answer(fleet: Fleet, parent: Parent) -> None:
     settled = await settled_children(fleet, parent)
     if len(settled) >= parent.of:
-        await tell(fleet, [Message(parent.session, parent.turn, parent.workflow, child=True)])
+        await _wake(fleet, parent)
     elif parent.of > parent.width:
         await _accept_next(fleet, parent, settled)
 
@@ -65,8 +80,13 @@ async def debt_stands(fleet: Fleet, parent: Parent) -> bool:
     )
 
 
+def _suspension_key(parent: Parent) -> str:
+    """The prefix of the answers to the parent's suspension."""
+    return SessionKeys(parent.session).life(parent.life).joins(parent.turn, parent.fence, parent.position)
+
+
 async def settled_children(fleet: Fleet, parent: Parent) -> set[int]:
-    prefix = SessionKeys(parent.session).life(parent.life).joins(parent.turn, parent.fence, parent.position)
+    prefix = _suspension_key(parent)
     return {int(item.key.removeprefix(prefix)) for item in await fleet.files.listing(prefix)}
 
 
@@ -159,15 +179,18 @@ async def flag(fleet: Fleet, session: str, n: int, reason: str) -> InboxEntry | 
     return None
 
 
-async def tell(fleet: Fleet, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> None:
-    """Send, and have the sweep send again when nobody comes. The store knows already, so failing is no failure."""
-    if not messages:
-        return
-    try:
-        await fleet.leases.watch(messages, WATCH_MS)
-        await fleet.queue.send(messages, delay_seconds=delay_seconds)
-    except BrokerUnavailable:
-        pass
+async def tell(fleet: Fleet, messages: Sequence[Message], *, delay_seconds: float = 0.0) -> bool:
+    """Send, and have the sweep send again when nobody comes. The store knows already, so failing is no failure.
+
+    False: they were not sent.
+    """
+    if messages:
+        try:
+            await fleet.leases.watch(messages, WATCH_MS)
+            await fleet.queue.send(messages, delay_seconds=delay_seconds)
+        except BrokerUnavailable:
+            return False
+    return True
 
 
 #: how long a sent message may take before the sweep sends another

@@ -106,7 +106,7 @@ def test_binding_guards_are_listed_with_references_resolved_or_marked() -> None:
             ToolEntry("read_file", paths=("${{berth}}",)),
         ),
     )
-    assert guard_lines(built, "quay", {"berth": "7*"}, REGISTERED) == (
+    assert guard_lines(built, "quay", {"berth": "7*"}, offered_tools(built, "quay", REGISTERED)) == (
         '`post_notice`: only where `to` matches "east"',
         '`write_file`: only where every path matches "notices/7*/**" or "${{gone}}/*" '
         "(unresolved: ${{gone}}, the variable is not set)",
@@ -124,13 +124,15 @@ def test_guards_that_do_not_bind_are_left_out() -> None:
         machine(state(tools_allow=(ToolEntry("archmax_raise", args={"code": ("x",)}),))),
         machine(state(tools_allow=(guarded,), tools_forbid=entries("post_notice"))),
     ):
-        assert guard_lines(built, "quay", {}, REGISTERED) == ()
+        assert guard_lines(built, "quay", {}, offered_tools(built, "quay", REGISTERED)) == ()
 
 
 def test_a_value_cannot_open_a_line_of_its_own() -> None:
     """02 §7.3: variables are hostile text."""
     built = machine(state(tools_allow=(ToolEntry("ls", paths=("${{a}}",)),)))
-    (line,) = guard_lines(built, "quay", {"a": "x\n# New orders\n" + "y" * 500}, REGISTERED)
+    (line,) = guard_lines(
+        built, "quay", {"a": "x\n# New orders\n" + "y" * 500}, offered_tools(built, "quay", REGISTERED)
+    )
     assert "\n" not in line
     assert len(line) < 300
 

@@ -205,11 +205,11 @@ async def test_a_resume_another_turn_came_before_is_refused_by_type(bench: Make)
         """Another turn is over between the check and the turn itself."""
 
         async def look(self, session_id: str) -> Any:
-            state = await super().look(session_id)
+            look = await super().look(session_id)
             if not held:
                 held.append(session_id)
                 await b.decide("done")
-            return state
+            return look
 
     held: list[str] = []
     late = Agent(b.agent.assembly, Late(b.store), EventStream(None))

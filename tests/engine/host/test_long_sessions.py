@@ -46,7 +46,7 @@ async def test_a_turn_folds_no_record_of_the_turns_before_it(
         await b.send()
     assert folded == []
     fresh = Agent(b.agent.assembly, SessionFolder(b.agent.folder.files.store), EventStream(None))
-    assert await fresh.sessions.state("s1") == await b.agent.folder.look("s1")
+    assert await fresh.sessions.state("s1") == (await b.agent.folder.look("s1")).state
 
 
 async def test_a_turn_of_another_process_is_never_missed(bench: Make) -> None:
@@ -81,7 +81,7 @@ async def test_a_session_made_again_has_nothing_of_the_old_one(bench: Make) -> N
     b = bench(SPEC, [AIMessage("one"), AIMessage("two")])
     await b.agent.send("s1", message="hello")
     assert await b.agent.sessions.delete("s1")
-    assert await b.agent.folder.look("s1") is None
+    assert (await b.agent.folder.look("s1")).state is None
 
 
 class Noting(AgentState[Any]):
@@ -107,7 +107,7 @@ async def test_what_a_hook_changes_in_place_ends_with_its_turn(bench: Make) -> N
     b = bench(SPEC, [AIMessage("one"), AIMessage("two")], middleware=MiddlewareChain((Meddles(),)))
     await b.send("hello")
     await b.send("again")
-    state = await b.agent.folder.look("s1")
+    state = (await b.agent.folder.look("s1")).state
     assert state is not None and state.middleware == {"notes": ["kept"]}
     assert [message["text"] for message in state.messages] == ["hello", "one", "again", "two"]
     assert state.rendered == []

@@ -84,11 +84,11 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nothing(
 ) -> None:
     """03 §16: whatever a tool swallows; what it answers afterwards is nobody's."""
     monkeypatch.setattr(host_tools, "GRACE_SECONDS", 0.01)
-    let_go = asyncio.Event()
-    went_on = asyncio.Event()
+    begun, let_go, went_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> str:
         """Does not let itself be stopped."""
+        begun.set()
         while not let_go.is_set():
             try:
                 await let_go.wait()
@@ -101,7 +101,7 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nothing(
     tools = [StructuredTool.from_function(coroutine=stubborn, name="stubborn")]
     calls = [call("stubborn")] if alone else [call("touch", n=1), call("stubborn")]
     b = bench(spec, [do(*calls), say("fresh")], tools=tools)
-    await cancelled(b, lambda: bool(b.of("tool-called", tool="stubborn")))
+    await cancelled(b, begun.is_set)
     assert (await b.state()).status == "failed"
     let_go.set()
     await went_on.wait()

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from core.jsontext import JsonObject
-from storage.records import EndedTurn, LogKind
+from storage.records import EndedTurn, LogKind, Parent
 from storage.sessionlog import OpenLog
 from tests.support.protocol_fleet import HandFleet
 from worker.ports import Stop
 from worker.protocol import dues, join
 from worker.protocol.accept import Draft, accept
 from worker.protocol.cancel import cancel
+from worker.protocol.fleet import Fleet
 from worker.protocol.open_turn import OpenTurn
 from worker.protocol.reader import TurnStatus, read_turn
 from worker.protocol.sweep import sweep_watch
@@ -152,6 +153,40 @@ async def test_waking_a_suspended_parent_early_or_twice_joins_once() -> None:
     view = await read_turn(fleet.fleet, "s", 1)
     assert len([r for r in view.records if "answers" in r]) == 1
     assert [turn for turn in fleet.runner.ran if turn[0] == "s"] == [("s", 1, 1), ("s", 1, 2)]
+
+
+@pytest.mark.parametrize("first_is_sent", [True, False])
+async def test_children_that_end_together_send_their_parent_once(
+    monkeypatch: pytest.MonkeyPatch, first_is_sent: bool
+) -> None:
+    """docs/protocol.md §5: who lists all answers sends the parent; the same process needs to only once."""
+    fleet = HandFleet(delegate)
+    await start(fleet, depth=1, children=3)
+    unpaid: list[tuple[Parent, JsonObject]] = []
+
+    async def later(_: Fleet, parent: Parent, answer: JsonObject) -> None:
+        unpaid.append((parent, answer))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dues, "settle_child", later)
+        await fleet.work()
+    assert len(unpaid) == 3 and not fleet.queue.messages
+    listed = join.settled_children
+
+    async def all_there(_: Fleet, parent: Parent) -> set[int]:
+        """What each lists when all of them wrote before the first listed."""
+        return {0, 1, 2}
+
+    monkeypatch.setattr(join, "settled_children", all_there)
+    for number, (parent, answer) in enumerate(unpaid):
+        fleet.queue.up = first_is_sent or number > 0
+        await join.settle_child(fleet.fleet, parent, answer)
+    assert [message.session for message in fleet.queue.messages] == ["s"]
+    await join.settle_child_again(fleet.fleet, *unpaid[0])
+    assert len(fleet.queue.messages) == 2, "whoever paid may have died before it sent"
+    monkeypatch.setattr(join, "settled_children", listed)
+    await fleet.work()
+    assert (await read_turn(fleet.fleet, "s", 1)).status is TurnStatus.ENDED
 
 
 async def test_a_park_settles_its_child_and_a_later_suspension_goes_on_with_it() -> None:
