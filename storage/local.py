@@ -22,7 +22,7 @@ from storage.layout import SessionKeys
 from storage.limits import KEEP_MS
 from storage.logstore import Conflict, LogStore
 from storage.records import EndedTurn, Head, InboxEntry
-from storage.sessionlog import OpenLog, SessionLog
+from storage.sessionlog import HeadMoved, OpenLog, SessionLog
 
 #: the holder named in the head, and the kind of a local turn's inbox entry
 LOCAL = "local"
@@ -186,8 +186,8 @@ class LocalSession:
     async def open(self, workflow: str, at_ms: int) -> OpenLog | None:
         """Open the session's next turn; its first record holds the input. `dead_turn` came before.
 
-        None: its number is taken, by a fleet's turn or by a local one that died before its claim; `dead_turn` now finds it.
-        Raises: `HeldByFleet` when a fleet moved the head meanwhile, `SessionDeleted`.
+        None: its number is taken, by a fleet's turn or by a local one that died before its claim, or the head has moved;
+        `dead_turn` now looks at both. Raises: `HeldByFleet` when a fleet took the very turn, `SessionDeleted`.
         """
         head = self._found[0] if self._found else await self.head()
         if not self._found and head is not None and await self.log.over(head) is None:
@@ -208,10 +208,21 @@ class LocalSession:
         if isinstance(await self._files.create(key, entry.body(), entry.w), Conflict):
             self._taken = True
             return None
-        opened = await self.log.claim(head, entry, by=LOCAL)
+        try:
+            opened = await self.log.claim(head, entry, by=LOCAL)
+        except HeadMoved:
+            opened = None
         if opened is None:
-            raise HeldByFleet(self.session, number)
+            self._taken = True
+            await self._give_back(entry)
         return opened
+
+    async def _give_back(self, entry: InboxEntry) -> None:
+        """Remove our entry: the head was not the newest, so its number is of no use. Raises: `HeldByFleet`, `SessionDeleted`."""
+        head = await self.head()
+        if head is not None and head.entry == entry.id:
+            raise HeldByFleet(self.session, entry.n)
+        await self._files.delete([self.log.keys.inbox(entry.n)])
 
     async def close(self, opened: OpenLog, end: EndedTurn) -> None:
         """Remove what the ended turn leaves, and the entries of local turns that ended long enough ago.

@@ -77,11 +77,13 @@ def _imported(command: str) -> Any:
     """The module of a command. What it imports stays, so looking for garbage meanwhile is a tenth of the time lost."""
     import gc
 
+    collects = gc.isenabled()
     gc.disable()
     try:
         return import_module(f"archmax.cli.commands.{command}")
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
 
 
 def _dispatch(line: Line, out: TextIO, err: TextIO) -> int:

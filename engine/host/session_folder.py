@@ -35,7 +35,7 @@ from storage.local import (
 from storage.logstore import LogStore
 from storage.objects import ObjectStore
 from storage.records import Head
-from storage.sessionlog import OpenLog, SessionLog
+from storage.sessionlog import HeadMoved, OpenLog, SessionLog
 
 WORKER_LOST = "worker lost"
 
@@ -119,9 +119,11 @@ class SessionFolder:
             return Look(None, (None,))
         if head.deleted:
             return Look(None)
+        if await log.over(head) is None:
+            return Look(await fold_session(log, head))
+        # nothing is waited for from here on: another task's turn may take the state that is kept
         held = self._states.get((session_id, head.life, head.turn + 1))
-        state = held if held is not None else await fold_session(log, head)
-        return Look(state, (head,) if await log.over(head) is not None else ())
+        return Look(held if held is not None else await fold_session(log, head), (head,))
 
     async def session_ids(self) -> AsyncIterator[str]:
         """Every session with a head, in key order."""
@@ -168,12 +170,19 @@ class SessionFolder:
         return session_id in self._held
 
     async def require_idle(self, session_id: str) -> None:
-        """For the one who holds it. Raises: `SessionNotResumableError` while a fleet has a turn of it."""
+        """For the one who holds it. Raises: `SessionNotResumableError` while a fleet has a turn of it, or has accepted one."""
         log = SessionLog(self.files, session_id)
         head = await log.head()
-        if head is None or head.deleted or head.by == LOCAL or await log.over(head) is not None:
+        if head is not None and head.deleted:
             return
-        raise SessionNotResumableError(session_id, "running", "its turn is in a fleet's hands")
+        if head is not None and head.by != LOCAL and await log.over(head) is None:
+            raise SessionNotResumableError(session_id, "running", "its turn is in a fleet's hands")
+        prefix, last = log.keys.inbox_prefix, 0 if head is None else head.turn
+        for listed in await self.files.listing(prefix):
+            n = int(listed.key.removeprefix(prefix))
+            entry = await log.entry(n) if n > last else None
+            if entry is not None and entry.kind != LOCAL:
+                raise SessionNotResumableError(session_id, "running", "a fleet has accepted a turn of it")
 
     async def open(
         self, session_id: str, workflow: str, look: Look | None = None
@@ -184,17 +193,28 @@ class SessionFolder:
             while True:
                 if not local.at_rest:
                     await self._settle_dead(local, workflow)
-                key = local.history_key
-                state = None if key is None else self._states.take(key)
-                if state is None:
-                    state = SessionState(session_id, workflow)
-                    for record in await local.history():
-                        state.apply_record(record)
+                try:
+                    state = await self._history(local, workflow)
+                except HeadMoved:
+                    if look is None:
+                        raise
+                    look, local = None, LocalSession(self.files, session_id)  # what was seen is gone
+                    continue
                 opened = await local.open(workflow, time.time_ns() // 1_000_000)
                 if opened is not None:
                     return state, LocalTurnLog(local, opened)
         except (HeldByFleet, SessionDeleted) as refused:
             raise SessionNotResumableError(session_id, "running", str(refused)) from None
+
+    async def _history(self, local: LocalSession, workflow: str) -> SessionState:
+        """The state the session's next turn begins with."""
+        key = local.history_key
+        state = None if key is None else self._states.take(key)
+        if state is None:
+            state = SessionState(local.session, workflow)
+            for record in await local.history():
+                state.apply_record(record)
+        return state
 
     def keep(self, state: SessionState, log: LocalTurnLog) -> None:
         """Remember the state an ended turn left, for the session's next one. The caller changes it no more."""

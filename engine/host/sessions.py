@@ -15,7 +15,7 @@ from engine.session.state import SessionState
 from engine.turn.assembly import Assembly
 from engine.workspace.seed import SeedPathError, seedable_problem
 from engine.workspace.session_id import require_session_id
-from storage.layout import SessionKeys
+from storage.layout import INBOX, SessionKeys
 
 #: the summaries of a listing (a name of its own: `list` is a method below)
 Listing: TypeAlias = list[JsonObject]
@@ -90,8 +90,13 @@ class Sessions:
                 doomed = [listed.key async for listed in store.list(keys.root)]
                 if children:
                     doomed += [listed.key async for listed in store.list(keys.descendants)]
-                await store.delete(doomed)
                 removed = bool(doomed)
+                # their numbers, before anything else: what is left would be taken for a dead turn of the next session
+                numbers = [listed.key async for listed in store.list(keys.inbox_prefix)]
+                if children:
+                    numbers += [listed.key async for listed in store.list(f"{INBOX}{keys.descendants}")]
+                await store.delete(numbers)
+                await store.delete(doomed)
         self._release(session_id)
         return removed
 

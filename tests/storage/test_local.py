@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,9 +116,10 @@ async def test_a_turn_that_a_fleet_opens_while_a_local_process_looks_is_refused(
         entry = InboxEntry("s", 1, "input", "message", "flow", {}, 0, w="w")
         opened = await fleet.fleet.log("s").claim(None, entry, by="fleet")
         assert opened is not None
+        assert await local.open("flow", 0) is None
+        assert fleet.stored("_inbox/") == [], "nothing was left"
         with pytest.raises(HeldByFleet):
-            await local.open("flow", 0)
-        assert await fleet.fleet.log("s").entry(2) is None, "nothing was written"
+            await local.dead_turn()
 
 
 async def test_a_head_read_before_the_hold_is_read_again_once_it_proves_old() -> None:
@@ -136,6 +138,12 @@ async def test_a_head_read_before_the_hold_is_read_again_once_it_proves_old() ->
     assert await old.open("flow", 0) is None and await old.dead_turn() is None
     after = await old.open("flow", 0)
     assert after is not None and after.turn == 4
+    await after.end({}, {"kind": "completed"})
+    await fleet.store.delete(fleet.stored(""))
+    gone = LocalSession(fleet.files, "s", found=(replace(after.head, turn=4),))
+    assert await gone.open("flow", 0) is None and fleet.stored("_inbox/") == [], "its number is given back"
+    anew = await gone.dead_turn() or await gone.open("flow", 0)
+    assert anew is not None and anew.turn == 1
 
 
 async def test_a_fleet_refuses_and_leaves_alone_what_a_local_process_holds() -> None:

@@ -30,15 +30,19 @@ async def settle_child(fleet: Fleet, parent: Parent, answer: JsonObject) -> None
 async def _wake(fleet: Fleet, parent: Parent) -> None:
     """Send the parent, once from this process: children that end together all find that they are the last.
 
-    The first message was sent when all answers were there, so whoever takes it finds them. One that is lost is sent
-    again by the sweep, as any is.
+    The first message was sent when all answers were there, so whoever takes it finds them. One that is lost, or that
+    the broker refuses just then, is sent by the sweep.
     """
     suspension = _suspension_key(parent)
     if fleet.woken.get(suspension):
         return
     fleet.woken.put(suspension, True)
-    if not await tell(fleet, [Message(parent.session, parent.turn, parent.workflow, child=True)]):
-        fleet.woken.drop(suspension)
+    sent = False
+    try:
+        sent = await tell(fleet, [Message(parent.session, parent.turn, parent.workflow, child=True)])
+    finally:  # cancelled, too
+        if not sent:
+            fleet.woken.drop(suspension)
 
 
 async def settle_child_again(fleet: Fleet, parent: Parent, answer: JsonObject) -> None:

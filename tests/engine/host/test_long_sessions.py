@@ -10,12 +10,15 @@ from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.messages import AIMessage
 
 from core.jsontext import JsonObject
+from engine.errors import SessionNotResumableError
 from engine.host.agent import Agent
 from engine.host.session_folder import SessionFolder
 from engine.session.state import Commit, SessionState
 from engine.session.state_cache import StateCache
 from engine.turn.middleware import MiddlewareChain
 from engine.turn.recorder import EventStream, Recorder
+from storage.layout import SessionKeys
+from storage.records import InboxEntry
 from tests.support.engine import Bench, bench, raw_call
 
 __all__ = ["bench"]
@@ -78,10 +81,27 @@ async def test_an_outcome_is_its_owners_to_change(bench: Make) -> None:
 
 async def test_a_session_made_again_has_nothing_of_the_old_one(bench: Make) -> None:
     """05 §7: a deleted session's id is free for a new one."""
-    b = bench(SPEC, [AIMessage("one"), AIMessage("two")])
+    b = bench(SPEC, [AIMessage("one"), AIMessage("two"), AIMessage("three")])
     await b.agent.send("s1", message="hello")
+    await b.agent.send("s1", message="hello again")
     assert await b.agent.sessions.delete("s1")
     assert (await b.agent.folder.look("s1")).state is None
+    assert [item.key async for item in b.store.list("") if "s1" in item.key] == []
+    outcome = await b.agent.send("s1", message="who are you?")
+    assert [message["text"] for message in outcome.transcript] == ["who are you?", "three"]
+    assert outcome.kind == "completed"
+
+
+async def test_a_session_that_a_fleet_has_accepted_a_turn_of_is_not_deleted(bench: Make) -> None:
+    """Nothing accepted is lost (docs/protocol.md §3)."""
+    b = bench(SPEC, [AIMessage("one")])
+    await b.agent.send("s1", message="hello")
+    entry = InboxEntry("s1", 2, "input", "message", b.agent.assembly.spec.slug, {}, 0, w="w")
+    files = b.agent.folder.files
+    await files.create(SessionKeys("s1").inbox(2), entry.body(), entry.w)
+    with pytest.raises(SessionNotResumableError, match="a fleet has accepted"):
+        await b.agent.sessions.delete("s1")
+    assert await b.agent.sessions.state("s1") is not None
 
 
 class Noting(AgentState[Any]):
