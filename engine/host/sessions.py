@@ -83,20 +83,20 @@ class Sessions:
         keys = SessionKeys(session_id)
         async with self._folder.hold(session_id):
             await self._folder.require_idle(session_id)
+            store = self._folder.files.store
+            # their numbers, before anything else: what is left would be taken for a dead turn of the next session
+            numbers = [listed.key async for listed in store.list(keys.inbox_prefix)]
+            if children:
+                numbers += [listed.key async for listed in store.list(f"{INBOX}{keys.descendants}")]
+            await store.delete(numbers)
             if self._store is not None and self._store.delete_session is not None:
                 removed = await self._store.delete_session(session_id)
             else:
-                store = self._folder.files.store
                 doomed = [listed.key async for listed in store.list(keys.root)]
                 if children:
                     doomed += [listed.key async for listed in store.list(keys.descendants)]
-                removed = bool(doomed)
-                # their numbers, before anything else: what is left would be taken for a dead turn of the next session
-                numbers = [listed.key async for listed in store.list(keys.inbox_prefix)]
-                if children:
-                    numbers += [listed.key async for listed in store.list(f"{INBOX}{keys.descendants}")]
-                await store.delete(numbers)
                 await store.delete(doomed)
+                removed = bool(doomed)
         self._release(session_id)
         return removed
 
